@@ -2,8 +2,8 @@
 
 use crate::capability::{Capability, CudaVersion};
 use crate::error::GpuError;
+use crate::raw::sys::code;
 use crate::raw::{self, sys::of_device};
-use crate::status::code;
 use heist_launch::{Dim3, Limits};
 
 /// The oldest driver, by its CUDA version, that has every call used here.

@@ -2,7 +2,8 @@
 
 use crate::capability::{Capability, CudaVersion};
 use crate::fault::Fault;
-use crate::status::{Status, code};
+use crate::raw::sys::code;
+use crate::status::Status;
 use heist_launch::{BindError, LaunchError};
 use heist_ptx::{Code, Diagnostic, Span, Version, rule};
 use thiserror::Error;

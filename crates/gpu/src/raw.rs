@@ -36,9 +36,10 @@ pub(crate) use kernel_graph::{GraphKernel, KernelGraph, stream_id, stream_is_gre
 pub(crate) use mailbox::Mailbox;
 pub(crate) use tensor_map::{encode_tensor_map, move_tensor_map, tensor_map_bytes};
 
-use crate::status::{Status, code};
+use crate::status::Status;
 use std::ffi::{CStr, c_int, c_uint};
 use std::ptr;
+use sys::code;
 
 pub(crate) use sys::{
     CUcontext, CUdevice, CUdeviceptr, CUevent, CUfunction, CUgraph, CUgraphExec, CUmodule,

@@ -1,5 +1,6 @@
 //! The status of a failed driver call.
 
+use crate::raw::sys::code;
 use heist_ptx::{Code, rule};
 use std::fmt;
 
@@ -10,29 +11,6 @@ pub struct Status {
     pub call: &'static str,
     /// The driver's number for what went wrong.
     pub code: u32,
-}
-
-/// The numbers that matter here, by the driver's names.
-pub(crate) mod code {
-    pub(crate) const INVALID_VALUE: u32 = 1;
-    pub(crate) const OUT_OF_MEMORY: u32 = 2;
-    pub(crate) const STUB_LIBRARY: u32 = 34;
-    pub(crate) const NO_DEVICE: u32 = 100;
-    pub(crate) const UNSUPPORTED_PTX_VERSION: u32 = 222;
-    pub(crate) const NOT_FOUND: u32 = 500;
-    pub(crate) const NOT_READY: u32 = 600;
-    pub(crate) const ILLEGAL_ADDRESS: u32 = 700;
-    pub(crate) const LAUNCH_OUT_OF_RESOURCES: u32 = 701;
-    pub(crate) const LAUNCH_TIMEOUT: u32 = 702;
-    pub(crate) const ASSERT: u32 = 710;
-    pub(crate) const HARDWARE_STACK_ERROR: u32 = 714;
-    pub(crate) const ILLEGAL_INSTRUCTION: u32 = 715;
-    pub(crate) const MISALIGNED_ADDRESS: u32 = 716;
-    pub(crate) const INVALID_ADDRESS_SPACE: u32 = 717;
-    pub(crate) const INVALID_PC: u32 = 718;
-    pub(crate) const LAUNCH_FAILED: u32 = 719;
-    pub(crate) const COOPERATIVE_LAUNCH_TOO_LARGE: u32 = 720;
-    pub(crate) const INVALID_CLUSTER_SIZE: u32 = 912;
 }
 
 impl Status {

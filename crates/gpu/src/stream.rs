@@ -3,8 +3,9 @@
 use crate::context::Gpu;
 use crate::error::GpuError;
 use crate::fault::LaunchRecord;
+use crate::raw::sys::code;
 use crate::raw::{self, Handle};
-use crate::status::{Status, code};
+use crate::status::Status;
 use heist_launch::Time;
 use std::sync::Mutex;
 use std::sync::atomic::{AtomicU32, Ordering};

@@ -24,6 +24,7 @@ mod policy;
 pub mod program;
 mod report;
 mod schedule;
+mod shape;
 mod source;
 pub mod text;
 mod ticket;

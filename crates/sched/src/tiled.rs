@@ -7,8 +7,8 @@ use crate::hidden::Scheduled;
 use crate::order::{AnyOrder, Linear, TileOrder};
 use crate::policies::Greedy;
 use crate::policy::Policy;
+use crate::shape::Shape;
 use crate::source::{Submit, TicketGrid, TileSource};
-use crate::ticket::Endings;
 use crate::tile_loop::{Done, TileLoop};
 use crate::watch::Watch;
 use heist_builder::{Arch, BuildError, BuiltKernel, Feature, Kernel, KernelParams, KernelSpec};
@@ -62,80 +62,6 @@ pub struct Tiled<A> {
 
 /// The most requests of launch control in flight: tiles of 60 ns keep a block busy with so many.
 pub const MOST_REQUESTS: u32 = 16;
-
-/// Everything about the schedule that is fixed when a kernel is built.
-#[derive(Clone, Debug)]
-pub(crate) struct Shape {
-    pub(crate) source: TileSource,
-    pub(crate) submit: Submit,
-    /// How many requests of launch control may be in flight.
-    pub(crate) in_flight: u32,
-    pub(crate) grid: TicketGrid,
-    pub(crate) policy: AnyPolicy,
-    pub(crate) order: AnyOrder,
-    pub(crate) classes: Option<Classes>,
-    pub(crate) watch: Watch,
-    pub(crate) watchdog: u64,
-    pub(crate) padded: bool,
-    /// Tiles may be left half done, with so many words of state.
-    pub(crate) pause: Option<u32>,
-    pub(crate) cluster: Dim3,
-    /// How many axes of the grid of clusters of tiles are longer than one.
-    pub(crate) rank: u32,
-}
-
-impl Shape {
-    /// Whether a cluster draws a ticket before its prologue.
-    pub(crate) fn claims_first(&self) -> bool {
-        self.source == TileSource::Ticket && self.grid != TicketGrid::Resident
-    }
-
-    /// Whether every cluster ends with a failed draw.
-    pub(crate) fn fixed_draws(&self) -> bool {
-        self.endings() == Endings::Failed
-    }
-
-    /// How clusters that draw tickets end.
-    pub(crate) fn endings(&self) -> Endings {
-        match self.pause {
-            Some(_) => Endings::Swept,
-            None if self.grid == TicketGrid::Resident || !self.policy.may_retire() => {
-                Endings::Failed
-            }
-            None if self.grid == TicketGrid::Relief => Endings::Relieved,
-            None => Endings::Any,
-        }
-    }
-
-    /// Why tiles can't be left half done under this schedule.
-    fn no_pause(&self) -> Option<&'static str> {
-        let whys = [
-            (
-                self.source != TileSource::Ticket,
-                "the ticket source: others have no block for a tile that is left",
-            ),
-            (
-                self.submit == Submit::Early,
-                "late submission: a request in flight can't be left",
-            ),
-            (
-                self.cluster.count() != 1,
-                "blocks without clusters: each leaves by itself",
-            ),
-            (self.classes.is_some(), "tiles without classes"),
-            (
-                self.grid == TicketGrid::Resident,
-                "a full grid: somebody must come for what is left",
-            ),
-            (
-                self.policy.loaded().is_some(),
-                "a policy that is built in: a loaded one has the memory that tiles are saved in",
-            ),
-        ];
-        let (_, why) = whys.into_iter().find(|(missing, _)| *missing)?;
-        Some(why)
-    }
-}
 
 /// How many tiles of a grid make how many clusters of tiles.
 pub(crate) fn clusters_of(tiles: Dim3, cluster: Dim3) -> Dim3 {

@@ -2,7 +2,8 @@
 
 use super::sys::{self, CUlaunchAttributeValue, jit, of_launch};
 use super::{CUfunction, CUmodule, CUstream, check};
-use crate::status::{Status, code};
+use crate::raw::sys::code;
+use crate::status::Status;
 use heist_launch::Launch;
 use std::ffi::{CStr, c_int, c_uint, c_void};
 use std::ptr;
