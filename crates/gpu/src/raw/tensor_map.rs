@@ -55,11 +55,11 @@ pub(crate) fn encode_tensor_map(map: &TensorMap, base: CUdeviceptr) -> Result<CU
     } else {
         &map.strides
     };
-    let [channels, pixels] = match map.box_dims[..] {
-        [channels, pixels] => [channels, pixels],
-        _ => [0; 2],
-    };
     if let Some(columns) = &map.im2col {
+        let [channels, pixels] = map.box_dims[..] else {
+            let call = "cuTensorMapEncodeIm2col";
+            return Err(Status::new(call, sys::code::INVALID_VALUE));
+        };
         let Some(wide) = columns.wide else {
             call!(cuTensorMapEncodeIm2col(
                 &mut encoded,
