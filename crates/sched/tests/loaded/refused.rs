@@ -204,7 +204,7 @@ fn a_policy_may_have_as_many_shared_words_as_there_are() {
     assert!(with(12).verify().is_err());
 }
 
-/// Asks whether the sum of so many numbers is odd, each of them still needed when all are there.
+/// Asks whether the sum of so many numbers is below seven, each of them still needed when all are there.
 #[derive(Debug)]
 struct Sums(u32);
 
