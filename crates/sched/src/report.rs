@@ -18,6 +18,8 @@ pub struct LaunchReport {
     pub stats: Option<Stats>,
     /// Every block, tile and decision, for a kernel that was traced.
     pub trace: Option<Trace>,
+    /// When the trace begins, on the clock that all kernels of the GPU have in common.
+    pub began: Option<Time>,
     /// Set where a policy was overruled for keeping a block waiting.
     pub ejected: Option<Ejected>,
     /// Whether the launch left its counter at zero, as the next one needs it.
@@ -219,6 +221,11 @@ impl Readout {
         self.own_params
     }
 
+    /// The number of the argument that holds the records.
+    pub fn records(&self) -> usize {
+        self.own_params + 1
+    }
+
     /// The grid of tiles.
     pub fn tiles(&self) -> Dim3 {
         self.tiles
@@ -252,7 +259,7 @@ impl Readout {
             let buffer = outcome.output(BufferRef::Argument(at));
             buffer.map(|buffer| words(buffer.bytes()))
         };
-        let (control, watch) = (output(self.own_params), output(self.own_params + 1));
+        let (control, watch) = (output(self.control()), output(self.records()));
         let (Some(control), Some(watch)) = (control, watch) else {
             return Err(ReportError::Missing);
         };
@@ -297,12 +304,20 @@ impl Readout {
             }
             let records = watch.get(first..first + written as usize * RECORD_WORDS);
             let records = records.ok_or(ReportError::Missing)?;
-            report.trace = Some(self.trace(records, place)?);
+            let starts = records.chunks_exact(RECORD_WORDS).map(|record| record[2]);
+            let begin = starts.min().unwrap_or(0);
+            report.trace = Some(self.trace(records, begin, place)?);
+            report.began = Some(Time::from_ns(begin));
         }
         Ok(report)
     }
 
-    fn trace(&self, records: &[u64], place: &TraceDevice) -> Result<Trace, ReportError> {
+    fn trace(
+        &self,
+        records: &[u64],
+        begin: u64,
+        place: &TraceDevice,
+    ) -> Result<Trace, ReportError> {
         let mut trace = Trace::new(
             place.device.clone(),
             self.entry.clone(),
@@ -312,7 +327,6 @@ impl Readout {
         );
         let (grid, tiles) = (self.grid, self.tiles);
         let records = records.chunks_exact(RECORD_WORDS);
-        let begin = records.clone().map(|record| record[2]).min().unwrap_or(0);
         let time = |ns: u64| Time::from_ns(ns - begin);
         for (index, record) in records.enumerate() {
             let kind = record[0] as u8;

@@ -3,8 +3,8 @@
 use super::JobError;
 use heist_gpu::{DeviceMemory, Gpu, GpuError, Kernel, KernelArg, KernelInfo, PtxText, Stream};
 use heist_kernels::{Job, KernelError, Step};
-use heist_launch::{Arg, Buffer, BufferRef, Launch, Param};
-use heist_sched::{BELL_BYTES, Bell, Readout};
+use heist_launch::{Arg, Buffer, BufferRef, ElementType, Launch, Param};
+use heist_sched::{BELL_BYTES, Bell, LaunchReport, Readout, ReportError, TraceDevice};
 use std::collections::BTreeMap;
 
 /// One step with its parameters on the GPU.
@@ -14,8 +14,20 @@ struct Loaded {
     arguments: Vec<KernelArg>,
     /// Buffers that are the step's own, by the number of their argument.
     own: BTreeMap<usize, DeviceMemory>,
-    /// The argument that holds the control words, where it is scheduled.
-    control: Option<usize>,
+    /// How its records are read, where it is scheduled.
+    readout: Option<Readout>,
+}
+
+impl Loaded {
+    /// Its control words, where it is scheduled.
+    fn control(&self) -> Option<&DeviceMemory> {
+        self.own.get(&self.readout.as_ref()?.control())
+    }
+
+    /// The records of its last launch, where it is watched.
+    fn records(&self) -> Option<&DeviceMemory> {
+        self.own.get(&self.readout.as_ref()?.records())
+    }
 }
 
 /// A job on a GPU: assembled, its buffers allocated and filled. It can be
@@ -84,7 +96,7 @@ impl OnGpu {
     /// # Errors
     /// An error of the driver.
     pub fn bell_for(&self, visitor: &OnGpu) -> Result<Bell, GpuError> {
-        for step in self.steps.iter().filter(|step| step.control.is_some()) {
+        for step in self.steps.iter().filter(|step| step.readout.is_some()) {
             if step.kernel.occupancy(&step.launch)?.blocks_per_sm != 1 {
                 return Ok(Bell::All);
             }
@@ -112,7 +124,7 @@ impl OnGpu {
     /// An error of the driver.
     pub fn ring(&self, bell: Bell) -> Result<(), GpuError> {
         for step in &self.steps {
-            if let Some(control) = step.control.and_then(|at| step.own.get(&at)) {
+            if let Some(control) = step.control() {
                 control.write(BELL_BYTES as usize, &bell.word().to_le_bytes())?;
             }
         }
@@ -126,9 +138,45 @@ impl OnGpu {
     /// An error of the driver.
     pub fn ring_in(&self, stream: &Stream, bell: Bell) -> Result<(), GpuError> {
         for step in &self.steps {
-            if let Some(control) = step.control.and_then(|at| step.own.get(&at)) {
+            if let Some(control) = step.control() {
                 control.write_in(stream, BELL_BYTES as usize, bell.word())?;
             }
+        }
+        Ok(())
+    }
+
+    /// Waits, and reads what the scheduled steps recorded since [`forget`](OnGpu::forget), which must
+    /// have been one launch of each.
+    ///
+    /// # Errors
+    /// A fault of a launch, or records that can't be read.
+    pub fn reports(&self, place: &TraceDevice) -> Result<Vec<LaunchReport>, JobError> {
+        let scheduled = self.steps.iter().filter_map(|step| {
+            let (control, records) = (step.control()?, step.records()?);
+            Some((step.readout.as_ref()?, control, records))
+        });
+        let mut reports = Vec::new();
+        for (readout, control, records) in scheduled {
+            let words = |memory: &DeviceMemory| -> Result<Vec<u64>, JobError> {
+                let mut bytes = vec![0; memory.len()];
+                memory.read(0, &mut bytes)?;
+                let buffer = Buffer::from_bytes(ElementType::U64, bytes);
+                let words = buffer.and_then(|buffer| buffer.to_vec());
+                words.ok_or(ReportError::Missing.into())
+            };
+            reports.push(readout.report_words(&words(control)?, &words(records)?, place)?);
+        }
+        Ok(reports)
+    }
+
+    /// Waits, and forgets what was recorded so far.
+    ///
+    /// # Errors
+    /// A fault of a launch.
+    pub fn forget(&self, gpu: &Gpu) -> Result<(), GpuError> {
+        gpu.synchronize()?;
+        for records in self.steps.iter().filter_map(Loaded::records) {
+            records.write(0, &[0; 8])?;
         }
         Ok(())
     }
@@ -246,6 +294,6 @@ fn load(
         launch: step.launch,
         arguments: parameters,
         own,
-        control: step.readout.as_ref().map(Readout::control),
+        readout: step.readout.clone(),
     })
 }

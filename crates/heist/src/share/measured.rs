@@ -1,11 +1,12 @@
 //! Two tenants of a real GPU, timed by events.
 
-use super::{Company, Seen, Tenant};
+use super::{COMES, Company, Pair, Seen, Tenant, in_one_clock};
 use crate::job::{JobError, OnGpu};
 use heist_gpu::{Event, Gpu, GpuError};
 use heist_kernels::Target;
 use heist_kernels::catalogue;
-use heist_sched::Bell;
+use heist_launch::{Clock, Time, Trace};
+use heist_sched::{Bell, ReportError, Schedule, TileSource, TraceDevice, Watch};
 use std::collections::VecDeque;
 use std::time::{Duration, Instant};
 
@@ -153,5 +154,78 @@ pub fn beside(
         samples,
         watched,
         ended: ended - before,
+    })
+}
+
+/// One launch of the batch, and one of the interactive kernel in the midst of it, both traced.
+/// `alone` is what the batch takes with nobody beside it, in microseconds.
+///
+/// # Errors
+/// A fault of a launch.
+pub fn pair(
+    gpu: &Gpu,
+    target: Target,
+    (batch, alone): (&Tenant, f64),
+    interactive: &Tenant,
+) -> Result<Pair, JobError> {
+    let listens = batch.listens();
+    let both = [traced(batch, target)?, traced(interactive, target)?];
+    let both = move_in(gpu, target, &both)?;
+    let [batch, interactive] = [&both[0].1, &both[1].1];
+    let low = gpu.untracked_stream_with_priority(0)?;
+    let high = gpu.untracked_stream_with_priority(-5)?;
+    let bell = match listens {
+        true => Some(batch.bell_for(interactive)?),
+        false => None,
+    };
+    interactive.launch(&high)?;
+    for _ in 0..3 {
+        batch.launch(&low)?;
+        batch.forget(gpu)?;
+    }
+    interactive.forget(gpu)?;
+    batch.launch(&low)?;
+    let began = Instant::now();
+    let comes = Duration::from_nanos((alone * COMES * 1e3) as u64);
+    while began.elapsed() < comes {
+        std::hint::spin_loop();
+    }
+    if let Some(bell) = bell {
+        batch.ring_in(&high, bell)?;
+    }
+    interactive.launch(&high)?;
+    if bell.is_some() {
+        batch.ring_in(&high, Bell::Silent)?;
+    }
+    let place = TraceDevice {
+        device: gpu.info().name.clone(),
+        sms: target.sms,
+        clock: Clock::Measured,
+    };
+    let [batch, interactive] = [batch.reports(&place)?, interactive.reports(&place)?];
+    let all = batch.iter().chain(&interactive);
+    let begin = all.filter_map(|report| report.began).min();
+    let begin = begin.unwrap_or_default();
+    let whole = |reports: Vec<heist_sched::LaunchReport>| -> Result<Trace, JobError> {
+        let traces = reports.into_iter().filter_map(|report| {
+            let since = Time(report.began?.0 - begin.0);
+            Some((since, report.trace?))
+        });
+        in_one_clock(traces).ok_or(ReportError::Missing.into())
+    };
+    Ok(Pair {
+        batch: whole(batch)?,
+        interactive: whole(interactive)?,
+    })
+}
+
+/// The same tenant with every tile recorded.
+fn traced(tenant: &Tenant, target: Target) -> Result<Tenant, JobError> {
+    let own = catalogue::entry(tenant.kernel)?.schedule(&tenant.told, target.leaving(tenant.spare));
+    let schedule = tenant.schedule.clone().or(own?);
+    let schedule = schedule.unwrap_or(Schedule::new(TileSource::Direct));
+    Ok(Tenant {
+        schedule: Some(schedule.watch(Watch::Trace)),
+        ..tenant.clone()
     })
 }

@@ -37,10 +37,11 @@ mod stand_in;
 #[cfg(feature = "gpu")]
 pub use held::{Holder, holder_ptx};
 #[cfg(feature = "gpu")]
-pub use measured::{alone, beside, move_in};
+pub use measured::{alone, beside, move_in, pair};
 
 use heist_kernels::catalogue::{self, Settings};
 use heist_kernels::{Job, KernelError, Target};
+use heist_launch::{Time, Trace};
 use heist_sched::{Policy, Schedule};
 use std::time::Duration;
 
@@ -152,6 +153,47 @@ impl Seen {
             interactive: Tail::of(self.samples.iter().copied()).unwrap_or(nothing),
             batch: self.watched / self.ended as f64,
         }
+    }
+}
+
+/// One launch of each of two tenants on one GPU, drawn by every tile, in the same clock.
+pub struct Pair {
+    /// The batch.
+    pub batch: Trace,
+    /// The interactive one, which came while the batch ran.
+    pub interactive: Trace,
+}
+
+/// The part of a launch of the batch after which the interactive kernel of a [`Pair`] comes.
+const COMES: f64 = 0.4;
+
+/// One trace of several launches, each of which begins at zero in its own trace, and at a time.
+fn in_one_clock(traces: impl IntoIterator<Item = (Time, Trace)>) -> Option<Trace> {
+    let shifted = traces.into_iter().map(|(begin, mut trace)| {
+        shift(&mut trace, begin);
+        trace
+    });
+    shifted.reduce(|mut whole, trace| {
+        whole.blocks.extend(trace.blocks);
+        whole.tiles.extend(trace.tiles);
+        whole.decisions.extend(trace.decisions);
+        whole
+    })
+}
+
+/// Moves a trace that begins at zero.
+fn shift(trace: &mut Trace, by: Time) {
+    let later = |time: &mut Time| *time = Time(time.0 + by.0);
+    for block in &mut trace.blocks {
+        later(&mut block.start);
+        later(&mut block.end);
+    }
+    for tile in &mut trace.tiles {
+        later(&mut tile.start);
+        later(&mut tile.end);
+    }
+    for decision in &mut trace.decisions {
+        later(&mut decision.at);
     }
 }
 

@@ -3,7 +3,7 @@
 //! Every tile of every launch is counted; one that does not run exactly once is an error.
 
 use super::stand_in::StandIn;
-use super::{Beside, Company, GOLDEN, Seen, Tenant};
+use super::{Beside, COMES, Company, GOLDEN, Pair, Seen, Tenant, in_one_clock};
 use crate::job::JobError;
 use heist_kernels::{KernelError, Target};
 use heist_launch::{Time, Trace};
@@ -60,14 +60,6 @@ impl Lodger {
             })
         })
     }
-}
-
-/// One launch of each of two tenants on one GPU, drawn by every tile, in the same clock.
-pub struct Pair {
-    /// The batch.
-    pub batch: Trace,
-    /// The interactive one, which came while the batch ran.
-    pub interactive: Trace,
 }
 
 const BATCH: usize = 0;
@@ -195,7 +187,7 @@ impl Model {
     ) -> Result<Pair, JobError> {
         let batch = self.watched(batch, Watch::Trace)?;
         let interactive = self.watched(interactive, Watch::Trace)?;
-        let arrivals = [(alone * 0.4 * 1e3) as u64];
+        let arrivals = [(alone * COMES * 1e3) as u64];
         let mut ringer = Ringer::new(&batch, &interactive, &arrivals);
         let streams = [(0, &batch, &[0][..]), (-5, &interactive, &arrivals)];
         let ran = self.run(&streams, &mut ringer)?;
@@ -252,25 +244,14 @@ impl Model {
             sms: self.target.sms,
             clock: heist_launch::Clock::Modelled,
         };
-        let mut whole: Option<Trace> = None;
+        let mut traces = Vec::new();
         for (ran, step) in ran.iter().zip(lodger.steps.iter().cycle()) {
             let report = step.readout().report(&ran.report.outcome, &place)?;
             let blocks = ran.report.outcome.trace.as_ref();
             let begin = blocks.and_then(Trace::window).map(|(begin, _)| begin);
-            let Some(mut trace) = report.trace else {
-                continue;
-            };
-            shift(&mut trace, begin.unwrap_or_default());
-            match &mut whole {
-                None => whole = Some(trace),
-                Some(whole) => {
-                    whole.blocks.append(&mut trace.blocks);
-                    whole.tiles.append(&mut trace.tiles);
-                    whole.decisions.append(&mut trace.decisions);
-                }
-            }
+            traces.extend(report.trace.map(|trace| (begin.unwrap_or_default(), trace)));
         }
-        whole.ok_or(heist_sched::ReportError::Missing.into())
+        in_one_clock(traces).ok_or(heist_sched::ReportError::Missing.into())
     }
 }
 
@@ -279,22 +260,6 @@ fn microseconds(ran: &[Ran]) -> f64 {
     let begin = ran.first().map_or(0, |ran| ran.ready);
     let end = ran.last().map_or(0, |ran| ran.ended);
     end.saturating_sub(begin) as f64 / 1e3
-}
-
-/// Moves a trace that begins at zero.
-fn shift(trace: &mut Trace, by: Time) {
-    let later = |time: &mut Time| *time = Time(time.0 + by.0);
-    for block in &mut trace.blocks {
-        later(&mut block.start);
-        later(&mut block.end);
-    }
-    for tile in &mut trace.tiles {
-        later(&mut tile.start);
-        later(&mut tile.end);
-    }
-    for decision in &mut trace.decisions {
-        later(&mut decision.at);
-    }
 }
 
 /// When the interactive kernel comes, in nanoseconds: a period apart in the mean, or every second

@@ -23,17 +23,13 @@ const TURNS: usize = 5;
 
 impl Share {
     pub(super) fn measured(&self, out: Output) -> Result<Verdict, BadQuestion> {
+        self.can_draw()?;
         const REAL: &str = "`--device sim:h200` models the same tables on any machine";
         let device = Device::open(self.device)
             .map_err(|error| question(format!("{error}\n  help: {REAL}")))?;
         let Device::Gpu(gpu) = &device else {
             return Err(question(format!("{} is no real GPU", device.label())));
         };
-        if self.trace.is_some() {
-            return Err(question(
-                "a timeline of both tenants is drawn on a simulated GPU: say --device sim:h200",
-            ));
-        }
         let target = job::target(&device).map_err(question)?;
         let (tenants, interactives) = (self.tenants(target)?, self.interactives(target)?);
         self.holds(target)?;
@@ -60,6 +56,9 @@ impl Share {
             gpu, target, &tenants, &batches, &small, &mut peer, &progress,
         )?;
         drop(progress);
+        self.draw((&tenants, &rows), &interactives, |batch, interactive| {
+            share::pair(gpu, target, batch, interactive)
+        })?;
         let figures = Figures {
             question: self,
             device: device.label(),
@@ -68,7 +67,7 @@ impl Share {
             rows,
             idle,
             peer: peer.map(|peer| peer.map(PeerRow::figures)),
-            timeline: None,
+            timeline: self.trace.as_deref(),
         };
         figures.answer(out);
         Ok(Verdict::Clean)

@@ -1,5 +1,6 @@
 //! `heist share`: what kernels do to each other on one GPU.
 
+mod drawing;
 mod figures;
 mod measured;
 mod modelled;
@@ -24,7 +25,8 @@ it leaves N multiprocessors free. A policy with `until-asked` is asked, by its b
 `pausing` before it leaves tiles half done then, where the kernel can (attention and GEMM on Hopper).
 
 A simulated GPU takes kernels that stand in for them: as many tiles under the same schedule, as
-many blocks on a multiprocessor, and tiles that only take their time. --trace draws both tenants.
+many blocks on a multiprocessor, and tiles that only take their time. --trace draws both tenants,
+on either.
 
 Examples:
   heist share gemm m=8192 n=8192 k=8192
@@ -57,8 +59,7 @@ pub(crate) struct Share {
     /// The GPU: gpu, or sim:h200, sim:b200, ...
     #[arg(long, default_value = "gpu")]
     device: DeviceName,
-    /// Where to draw both tenants under every schedule (.html, or .json for Perfetto), on a
-    /// simulated GPU.
+    /// Where to draw both tenants under every schedule (.html, or .json for Perfetto).
     #[arg(long, value_name = "FILE")]
     trace: Option<PathBuf>,
     /// The Python that has PyTorch, for the peer's row.

@@ -4,14 +4,11 @@ use super::Share;
 use super::figures::{Figures, Row};
 use crate::answer::{BadQuestion, Output, Verdict, question};
 use crate::progress::Progress;
-use crate::timeline::{draw, drawable};
 use heist::job::JobError;
-use heist::share::modelled::{Lodger, Model, Pair};
+use heist::share::modelled::{Lodger, Model};
 use heist::share::{Company, Tenant};
 use heist_launch::Clock;
 use heist_ptx::arch::Gpu;
-use heist_view::Run as Named;
-use std::path::Path;
 use std::sync::Mutex;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
@@ -20,14 +17,7 @@ const SAMPLES: u32 = 24;
 
 impl Share {
     pub(super) fn modelled(&self, gpu: Gpu, out: Output) -> Result<Verdict, BadQuestion> {
-        if let Some(path) = &self.trace {
-            drawable(path)?;
-            if path.extension().is_some_and(|e| e == "svg") {
-                return Err(question(
-                    "an .svg shows one launch, and these are many; write an .html",
-                ));
-            }
-        }
+        self.can_draw()?;
         let model = Model::new(gpu);
         let target = model.target();
         let (tenants, interactives) = (self.tenants(target)?, self.interactives(target)?);
@@ -43,11 +33,9 @@ impl Share {
         });
         drop(progress);
         let rows = rows.map_err(question)?;
-        if let Some(path) = &self.trace {
-            let last = interactives.last();
-            let last = last.ok_or_else(|| question("a timeline needs an interactive kernel"))?;
-            self.draw(path, &model, (&tenants, &rows), last)?;
-        }
+        self.draw((&tenants, &rows), &interactives, |batch, interactive| {
+            model.pair(batch, interactive)
+        })?;
         let figures = Figures {
             question: self,
             device: format!("sim:{}", gpu.id),
@@ -94,31 +82,6 @@ impl Share {
             held: held.collect::<Result<_, _>>()?,
             stands_for: batch.shapes().collect(),
         })
-    }
-
-    /// Both tenants under every schedule.
-    fn draw(
-        &self,
-        path: &Path,
-        model: &Model,
-        (tenants, rows): (&[Tenant], &[Row]),
-        interactive: &Tenant,
-    ) -> Result<(), BadQuestion> {
-        let pairs = tenants.iter().zip(rows);
-        let pairs = pairs.map(|(tenant, row)| model.pair((tenant, row.alone), interactive));
-        let pairs: Vec<Pair> = pairs.collect::<Result<_, _>>().map_err(question)?;
-        let beside: Vec<[(&str, &heist_launch::Trace); 1]> = pairs
-            .iter()
-            .map(|pair| [(interactive.name.as_str(), &pair.interactive)])
-            .collect();
-        let runs: Vec<Named<'_>> = tenants
-            .iter()
-            .zip(&pairs)
-            .zip(&beside)
-            .map(|((tenant, pair), beside)| Named::new(&tenant.name, &pair.batch).beside(beside))
-            .collect();
-        let title = format!("{} beside {}", self.kernel, interactive.name);
-        draw(path, &title, &runs)
     }
 }
 
