@@ -6,7 +6,7 @@ use super::stand_in::StandIn;
 use super::{Beside, COMES, Company, GOLDEN, Pair, Seen, Tenant, in_one_clock};
 use crate::job::JobError;
 use heist_kernels::{KernelError, Target};
-use heist_launch::{Time, Trace};
+use heist_launch::Trace;
 use heist_ptx::arch::Gpu;
 use heist_run::NotRun;
 use heist_run::company::{
