@@ -85,25 +85,23 @@ def beside(batch, batch_us, interactive, after, queued_us):
     """`after`: seconds from each launch of the interactive product to the next."""
     low, high = torch.cuda.Stream(priority=0), torch.cuda.Stream(priority=-5)
     depth = math.ceil(queued_us / batch_us) + 1
-    queue, ended = collections.deque(), 0
+    queue, ends = collections.deque(), []
 
     def top_up():
-        nonlocal ended
         while queue and queue[0].query():
-            queue.popleft()
-            ended += 1
+            ends.append(queue.popleft())
         with torch.cuda.stream(low):
             while len(queue) < depth:
                 batch()
-                done = torch.cuda.Event()
+                done = event()
                 done.record()
                 queue.append(done)
 
     warm = time.perf_counter()
     while time.perf_counter() - warm < 0.06:
         top_up()
-    began, before, times = time.perf_counter(), ended, []
-    next_one = began
+    ends.clear()
+    times, next_one = [], time.perf_counter()
     for gap in after:
         while time.perf_counter() < next_one:
             top_up()
@@ -116,9 +114,9 @@ def beside(batch, batch_us, interactive, after, queued_us):
             end.synchronize()
         times.append(start.elapsed_time(end) * 1e3)
     top_up()
-    watched = (time.perf_counter() - began) * 1e6
     torch.cuda.synchronize()
-    return {"samples": times, "watched": watched, "ended": ended - before}
+    watched = ends[0].elapsed_time(ends[-1]) * 1e3
+    return {"samples": times, "watched": watched, "ended": len(ends) - 1}
 
 
 def uniform(dtype, *shape):

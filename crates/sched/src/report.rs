@@ -18,8 +18,8 @@ pub struct LaunchReport {
     pub stats: Option<Stats>,
     /// Every block, tile and decision, for a kernel that was traced.
     pub trace: Option<Trace>,
-    /// When the trace begins, on the clock that all kernels of the GPU have in common.
-    pub began: Option<Time>,
+    /// When the trace begins, on the clock that all kernels of the GPU have in common, in nanoseconds.
+    pub began_ns: Option<u64>,
     /// Set where a policy was overruled for keeping a block waiting.
     pub ejected: Option<Ejected>,
     /// Whether the launch left its counter at zero, as the next one needs it.
@@ -307,7 +307,7 @@ impl Readout {
             let starts = records.chunks_exact(RECORD_WORDS).map(|record| record[2]);
             let begin = starts.min().unwrap_or(0);
             report.trace = Some(self.trace(records, begin, place)?);
-            report.began = Some(Time::from_ns(begin));
+            report.began_ns = Some(begin);
         }
         Ok(report)
     }

@@ -78,6 +78,23 @@ pub fn alone(
     Ok(samples)
 }
 
+/// Tenants in turns, back to back for a time: a GPU under load reaches its power limit after a second,
+/// and lowers its clock below where it settles. What is measured in that moment is slower than the rest.
+///
+/// # Errors
+/// A fault of a launch.
+pub fn warm_up(gpu: &Gpu, tenants: &[&OnGpu], time: Duration) -> Result<(), GpuError> {
+    let stream = gpu.untracked_stream()?;
+    let begin = Instant::now();
+    while begin.elapsed() < time {
+        for tenant in tenants {
+            (0..4).try_for_each(|_| tenant.launch(&stream))?;
+        }
+        stream.synchronize()?;
+    }
+    Ok(())
+}
+
 /// The batch back to back on a stream of low priority, the interactive kernel now
 /// and then on one of high priority, a period apart in the mean. With `ring` the batch's bell is rung
 /// just before each launch of the interactive kernel, for as many blocks as that has, and silenced after its end, by
@@ -103,14 +120,19 @@ pub fn beside(
         true => Some(batch.bell_for(interactive)?),
         false => None,
     };
-    let mut ended = 0usize;
-    let mut top_up = |ended: &mut usize| -> Result<(), GpuError> {
-        while let Some(front) = queue.front() {
-            if !front.has_happened()? {
-                break;
+    // The launch whose end the batch is watched from, the last one that ended since, and how many did.
+    let (mut first, mut last, mut ended) = (None::<Event>, None::<Event>, 0usize);
+    let mut top_up = |watched: bool| -> Result<(), GpuError> {
+        while queue.front().map(Event::has_happened).transpose()? == Some(true) {
+            let end = queue.pop_front();
+            match (watched, &first) {
+                (false, _) => spare.extend(end),
+                (true, None) => first = end,
+                (true, Some(_)) => {
+                    ended += 1;
+                    spare.extend(std::mem::replace(&mut last, end));
+                }
             }
-            *ended += 1;
-            spare.extend(queue.pop_front());
         }
         while queue.len() < depth {
             batch.launch(&low)?;
@@ -125,14 +147,13 @@ pub fn beside(
     };
     let warm = Instant::now();
     while warm.elapsed() < Duration::from_millis(60) {
-        top_up(&mut ended)?;
+        top_up(false)?;
     }
-    let (began, before) = (Instant::now(), ended);
     let mut samples = Vec::with_capacity(company.samples);
     let mut next = Instant::now();
     for _ in 0..company.samples {
         while Instant::now() < next {
-            top_up(&mut ended)?;
+            top_up(true)?;
         }
         next = Instant::now() + company.after(samples.len());
         start.record(&high)?;
@@ -147,13 +168,16 @@ pub fn beside(
         end.synchronize()?;
         samples.push(microseconds(&start, &end)?);
     }
-    top_up(&mut ended)?;
-    let watched = began.elapsed().as_secs_f64() * 1e6;
+    top_up(true)?;
     low.synchronize()?;
+    let watched = match (&first, &last) {
+        (Some(first), Some(last)) => microseconds(first, last)?,
+        _ => 0.0,
+    };
     Ok(Seen {
         samples,
         watched,
-        ended: ended - before,
+        ended,
     })
 }
 
@@ -204,11 +228,11 @@ pub fn pair(
     };
     let [batch, interactive] = [batch.reports(&place)?, interactive.reports(&place)?];
     let all = batch.iter().chain(&interactive);
-    let begin = all.filter_map(|report| report.began).min();
+    let begin = all.filter_map(|report| report.began_ns).min();
     let begin = begin.unwrap_or_default();
     let whole = |reports: Vec<heist_sched::LaunchReport>| -> Result<Trace, JobError> {
         let traces = reports.into_iter().filter_map(|report| {
-            let since = Time(report.began?.0 - begin.0);
+            let since = Time::from_ns(report.began_ns? - begin);
             Some((since, report.trace?))
         });
         in_one_clock(traces).ok_or(ReportError::Missing.into())

@@ -37,7 +37,7 @@ mod stand_in;
 #[cfg(feature = "gpu")]
 pub use held::{Holder, holder_ptx};
 #[cfg(feature = "gpu")]
-pub use measured::{alone, beside, move_in, pair};
+pub use measured::{alone, beside, move_in, pair, warm_up};
 
 use heist_kernels::catalogue::{self, Settings};
 use heist_kernels::{Job, KernelError, Target};
@@ -129,9 +129,9 @@ impl Tail {
 pub struct Seen {
     /// How long the interactive one took, from each launch to its end, in microseconds.
     pub samples: Vec<f64>,
-    /// For how long the batch was watched, in microseconds.
+    /// For how long the batch was watched, from the end of a launch to the end of another, in microseconds.
     pub watched: f64,
-    /// Launches of the batch that ended meanwhile.
+    /// Launches of the batch between these two, the last one included.
     pub ended: usize,
 }
 
@@ -266,6 +266,27 @@ mod tests {
         }
         let Beside { interactive, batch } = all.in_short();
         assert_eq!((interactive.p50, interactive.p99, batch), (2.0, 4.0, 100.0));
+    }
+
+    #[test]
+    fn launches_are_drawn_on_one_clock() {
+        use heist_launch::{BlockSpan, Clock, Dim3};
+        let launch = || {
+            let mut trace = Trace::new("gpu", "kernel", Clock::Measured, 1, Dim3::ONE);
+            trace.blocks.push(BlockSpan {
+                block: 0,
+                cluster: 0,
+                sm: 0,
+                start: Time::from_ns(1),
+                end: Time::from_ns(5),
+            });
+            trace
+        };
+        let both = [(Time::ZERO, launch()), (Time::from_ns(70), launch())];
+        let whole = in_one_clock(both).unwrap();
+        let starts = whole.blocks.iter().map(|block| block.start.ns());
+        assert_eq!(starts.collect::<Vec<_>>(), [1.0, 71.0]);
+        assert!(in_one_clock([]).is_none());
     }
 
     #[test]

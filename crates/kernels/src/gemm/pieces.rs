@@ -7,8 +7,8 @@ use super::tiling::Tiling;
 use heist_builder::{Bool, Global, Kernel, Ptr, Val, Var, WgmmaResult};
 use heist_sched::Pause;
 
-/// Steps of a piece: 13 us of the largest tiles on an H200. A power of two.
-const STEPS: u32 = 16;
+/// Steps of a piece, 5 us of the largest tiles on an H200, where the ring has fewer stages. A power of two.
+const STEPS: u32 = 8;
 
 /// 32-bit words that the state of a tile takes: its sums, as its threads have them.
 pub(crate) fn state_words(tiling: &Tiling) -> u32 {

@@ -599,18 +599,26 @@ impl<'p, 'k> Ends<'p, 'k> {
     }
 
     /// Fills the stages of what is left of a tile until the bell is rung, if it is.
+    ///
+    /// The tile is left at the second look in a row that hears it. Whoever rings launches its kernel a
+    /// few microseconds later: where a block leaves before that, the next one of this launch takes
+    /// its place and goes on with a half-done tile. And a block that comes when a visitor is done
+    /// would leave once more, for the visitors of other multiprocessors.
     fn fill_until_asked(&self, pieces: &Pieces<'k>, factors: Factors<'k>) {
         let k = self.k;
         let done = pieces.done();
         let factors = factors.after(done);
         let step = k.var(self.ahead.get()).named("step");
         let (last, heard) = (k.var(false).named("last"), k.var(0u32).named("heard"));
+        let before = k.var(0u32).named("heard_before");
         k.while_(
             || step.get().lt(factors.steps) & !last.get(),
             || {
                 let next = step.get() + 1;
                 k.if_(pieces.ends(next, factors.steps), || {
-                    last.set(pieces.pause.look(heard.get(), done + next));
+                    let twice = before.get().ne(0).select(heard.get(), 0);
+                    before.set(heard.get());
+                    last.set(pieces.pause.look(twice, done + next));
                 });
                 // It arrives while room for this stage is waited for.
                 heard.set(pieces.pause.listen());

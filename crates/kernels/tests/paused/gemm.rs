@@ -1,6 +1,6 @@
 //! Multiplications, and grouped ones, against sums in f64.
 
-use crate::ringer::{PAUSING, TARGET, ring_beside, schedule};
+use crate::ringer::{PAUSING, Ring, TARGET, ring_beside, ring_once, schedule};
 use heist_kernels::catalogue::Prepared;
 use heist_kernels::gemm::{Gemm, Input, Layout, Output, Scales, job_with_tiling, prepared};
 use heist_kernels::{Job, grouped};
@@ -68,6 +68,30 @@ fn every_way_to_add_is_resumed_where_it_was_left() {
         saved += right(made, &what, seed as u64 + 1);
     }
     assert!(saved > 10, "{saved} slots were used");
+}
+
+/// Whoever rings launches a kernel a moment later. A block that left at once would make room for
+/// another one of its own launch.
+#[test]
+fn a_tile_is_left_at_the_second_look_that_hears_the_bell() {
+    let problem = Gemm::new(128, 32, 3200, Input::F16, Output::F16, Layout::Nn);
+    let job = job(&problem, "wgmma:64x32x64/4", PAUSING);
+    let (_, whole) = ring_once(&job, None, "not rung");
+    // Two tiles at a time, each of six pieces and a bit.
+    let piece = whole / 7;
+    let rung = |lasts| {
+        ring_once(
+            &job,
+            Some(Ring {
+                at: whole / 3,
+                lasts,
+            }),
+            "rung",
+        )
+        .0
+    };
+    assert_eq!(rung(piece * 7 / 10), 0, "rung for less than a piece");
+    assert_eq!(rung(piece * 3), 2, "rung for three");
 }
 
 #[test]

@@ -46,50 +46,108 @@ impl Host for Ringer {
     fn ended(&mut self, _: usize, _: usize, _: u64) {}
 }
 
+/// Rings the bell once, for a time.
+pub(crate) struct Ring {
+    /// When, in nanoseconds.
+    pub(crate) at: u64,
+    /// For how long.
+    pub(crate) lasts: u64,
+}
+
+/// Rings at the first of these times, and silences the bell at the second.
+struct Once {
+    control: usize,
+    times: Vec<u64>,
+}
+
+impl Host for Once {
+    fn next(&self) -> Option<u64> {
+        self.times.first().copied()
+    }
+    fn act(&mut self, _: u64, reach: &mut dyn Reach) {
+        self.times.remove(0);
+        let bell = match self.times.is_empty() {
+            true => Bell::Silent,
+            false => Bell::All,
+        };
+        let word = bell.word().to_le_bytes();
+        reach.write(0, self.control, BELL_BYTES as usize, &word);
+    }
+    fn ended(&mut self, _: usize, _: usize, _: u64) {}
+}
+
+/// Runs a job of one step with a bell that is rung once, if it is; how many slots tiles were saved in,
+/// and when the job ended.
+pub(crate) fn ring_once(job: &Job, ring: Option<Ring>, what: &str) -> (usize, u64) {
+    let control = job.steps[0]
+        .readout
+        .as_ref()
+        .map_or(0, heist_sched::Readout::control);
+    let times = ring.map_or(Vec::new(), |ring| vec![ring.at, ring.at + ring.lasts]);
+    let (outcome, ended) = run(job, 0, Chaos::NONE, 1, &mut Once { control, times }, what);
+    (left_clean(&outcome, control, what), ended)
+}
+
 /// Runs a job with a bell that is rung at random, or not at all; how many slots tiles were saved in.
 pub(crate) fn ring_beside(job: &mut Job, what: &str, seed: u64, rung: bool) -> usize {
-    let device = Device::of(Gpu {
-        sms: SMS,
-        ..Gpu::H200
-    });
     let mut saved = 0;
     for index in 0..job.steps.len() {
-        let arguments = job.arguments(index).expect("a step");
-        let step = &job.steps[index];
-        let program = Program::from_module(&*step.entry, &step.module);
-        let control = step.readout.as_ref().map(heist_sched::Readout::control);
-        let stream = Stream {
-            priority: 0,
-            orders: vec![Order {
-                program: program.simulated().expect("a kernel"),
-                entry: &step.entry,
-                launch: &step.launch,
-                arguments: &arguments,
-                not_before: 0,
-            }],
-        };
-        let options = Options {
-            seed,
-            chaos: [Chaos::NONE, Chaos::FULL][seed as usize % 2],
-            checks: Checks::ALL,
-            ..Options::default()
-        };
+        let readout = job.steps[index].readout.as_ref();
+        let control = readout.map(heist_sched::Readout::control);
         let mut ringer = Ringer {
             control: control.unwrap_or(0),
             // A list of tiles, which comes before, has no bell.
             at: control.filter(|_| rung).map_or(u64::MAX, |_| 1),
             dice: seed.wrapping_mul(0x9E37_79B9_7F4A_7C15) | 1,
         };
-        let ran = together(&device, &[stream], &options, &mut ringer)
-            .unwrap_or_else(|error| panic!("{what}: {error:?}"));
-        let ran = &ran[0][0].report;
-        assert!(ran.diagnostics.is_empty(), "{what}: {:#?}", ran.diagnostics);
+        let chaos = [Chaos::NONE, Chaos::FULL][seed as usize % 2];
+        let (outcome, _) = run(job, index, chaos, seed, &mut ringer, what);
         if let Some(control) = control {
-            saved += left_clean(&ran.outcome, control, what);
+            saved += left_clean(&outcome, control, what);
         }
-        job.absorb(&ran.outcome);
+        job.absorb(&outcome);
     }
     saved
+}
+
+/// Runs a step beside a host; what came of it, and when it ended.
+fn run(
+    job: &Job,
+    index: usize,
+    chaos: Chaos,
+    seed: u64,
+    host: &mut dyn Host,
+    what: &str,
+) -> (Outcome, u64) {
+    let device = Device::of(Gpu {
+        sms: SMS,
+        ..Gpu::H200
+    });
+    let arguments = job.arguments(index).expect("a step");
+    let step = &job.steps[index];
+    let program = Program::from_module(&*step.entry, &step.module);
+    let stream = Stream {
+        priority: 0,
+        orders: vec![Order {
+            program: program.simulated().expect("a kernel"),
+            entry: &step.entry,
+            launch: &step.launch,
+            arguments: &arguments,
+            not_before: 0,
+        }],
+    };
+    let options = Options {
+        seed,
+        chaos,
+        checks: Checks::ALL,
+        ..Options::default()
+    };
+    let mut ran = together(&device, &[stream], &options, host)
+        .unwrap_or_else(|error| panic!("{what}: {error:?}"));
+    let ran = ran.remove(0).remove(0);
+    let found = &ran.report.diagnostics;
+    assert!(found.is_empty(), "{what}: {found:#?}");
+    (ran.report.outcome, ran.ended)
 }
 
 /// The launch leaves its words at zero but for the bell, nobody in the queue and no slot taken. How
