@@ -75,7 +75,7 @@ fn every_way_to_add_is_resumed_where_it_was_left() {
 #[test]
 fn a_tile_is_left_at_the_second_look_that_hears_the_bell() {
     let problem = Gemm::new(128, 32, 3200, Input::F16, Output::F16, Layout::Nn);
-    let job = job(&problem, "wgmma:64x32x64/4", PAUSING);
+    let job = prepared(job(&problem, "wgmma:64x32x64/4", PAUSING), problem, 5).job;
     let (_, whole) = ring_once(&job, None, "not rung");
     // Two tiles at a time, each of six pieces and a bit.
     let piece = whole / 7;
