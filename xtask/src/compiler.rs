@@ -82,17 +82,17 @@ fn how(arguments: &[&str]) -> How {
     let optimised = arguments
         .iter()
         .any(|word| word.starts_with("opt-level=") && *word != "opt-level=0");
-    let test = arguments.contains(&"--test");
-    let unit = arguments
-        .iter()
-        .any(|word| Path::new(word).ends_with("src/lib.rs"));
-    match (asks, test, optimised) {
+    let library = !arguments.contains(&"--test")
+        && arguments
+            .iter()
+            .any(|word| Path::new(word).ends_with("src/lib.rs"));
+    match (asks, library, optimised) {
         (true, ..) => How::AsAsked,
         // Tests run these for minutes, and clippy leaves out rustc's own optimisations. The same
         // lines are linted with their unit tests.
-        (_, false, true) => How::AsAsked,
-        // Unit tests run for seconds, and to optimise them takes minutes.
-        (_, true, true) => How::Linted { plain: unit },
+        (_, true, true) => How::AsAsked,
+        // Tests and examples spend their time in libraries, and to optimise them takes minutes.
+        (_, false, true) => How::Linted { plain: true },
         (_, _, false) => How::Linted { plain: false },
     }
 }
@@ -100,10 +100,13 @@ fn how(arguments: &[&str]) -> How {
 /// Builds all that the workspace has. What the compiler warns of is counted, not refused: a
 /// crate with a warning has tests to run.
 pub(crate) fn build() -> Result<(), Failed> {
-    let words = ["build", "--workspace", "--all-targets", "--keep-going"];
+    // `--all-targets` has libraries and programs compiled as benchmarks too, also where they have
+    // no tests.
+    let targets = ["--lib", "--bins", "--examples", "--tests", "--bench", "*"];
+    let words = [&["build", "--workspace", "--keep-going"][..], &targets].concat();
     eprintln!("$ cargo {}", words.join(" "));
     let mut cargo = shell::command("cargo")
-        .args(words)
+        .args(&words)
         .args(["--message-format", "json"])
         .stdout(Stdio::piped())
         .spawn()
@@ -162,8 +165,16 @@ mod tests {
         ] {
             assert_eq!(how(&[&library[..], &words].concat()), expected, "{words:?}");
         }
-        let integration = ["crates/x/tests/y.rs", "--test", "-C", "opt-level=2"];
-        assert_eq!(how(&integration), linted(false));
+        for other in [
+            &["crates/x/tests/y.rs", "--test"][..],
+            &["crates/x/examples/y.rs"],
+        ] {
+            assert_eq!(
+                how(&[other, &optimised].concat()),
+                linted(true),
+                "{other:?}"
+            );
+        }
     }
 
     #[test]

@@ -20,6 +20,7 @@ mod wheel;
 
 use shell::{Aside, Failed};
 use std::process::ExitCode;
+use std::thread;
 
 const HELP: &str = "\
 cargo xtask COMMAND
@@ -105,18 +106,29 @@ fn main() -> ExitCode {
 fn test() -> Result<(), Failed> {
     shell::build_once_if_fresh();
     shell::compile_with(compiler::install()?);
-    tools::setup()?;
-    browser::setup();
-    // Its downloads take minutes and little of the processor.
+    // Downloads take minutes and little of the processor: they go on while cargo builds.
     let python = Aside::start("python")?;
+    let tools = thread::spawn(|| {
+        let tools = tools::setup();
+        browser::setup();
+        tools
+    });
     type Step<'a> = Box<dyn FnOnce() -> Result<(), Failed> + 'a>;
-    let steps: [(&str, Step<'_>); 5] = [
+    let steps: [(&str, Step<'_>); 6] = [
         ("layers", Box::new(layers::check)),
         (
             "formatting",
             Box::new(|| shell::cargo(&["fmt", "--all", "--check"])),
         ),
         ("build and lints", Box::new(compiler::build)),
+        (
+            "set-up",
+            Box::new(|| {
+                tools
+                    .join()
+                    .unwrap_or_else(|_| Err(Failed("it panicked".into())))
+            }),
+        ),
         ("tests", Box::new(suite::run)),
         ("the Python package", Box::new(|| python.finish())),
     ];

@@ -46,7 +46,7 @@ fn install(venv: &Path) -> Result<(), Failed> {
             pip
         }
     };
-    pip.args(["--disable-pip-version-check", "--no-deps"])
+    pip.args(["--disable-pip-version-check", "--no-compile", "--no-deps"])
         .args(PACKAGES);
     shell::run(&mut pip).map_err(|Failed(why)| {
         Failed(format!(

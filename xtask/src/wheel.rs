@@ -159,7 +159,8 @@ fn install(python: &Path, packages: &[&str]) -> Result<(), Failed> {
     shell::run(
         shell::command(python)
             .args(["-m", "pip", "install", "--quiet"])
-            .arg("--disable-pip-version-check")
+            // Thousands of files of which the tests import some: Python compiles those itself.
+            .args(["--no-compile", "--disable-pip-version-check"])
             .args(packages),
     )
 }

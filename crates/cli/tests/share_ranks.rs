@@ -43,7 +43,7 @@ fn modelled(measured: &Value) -> Value {
     command
         .args(["share", measured["kernel"].as_str().expect("a kernel")])
         .args(words(&measured["told"]))
-        .args(["--device", "sim:h200", "--json", "--samples", "4"])
+        .args(["--device", "sim:h200", "--json", "--samples", "2"])
         .args(["--held", &held.join(",")]);
     for row in measured["rows"].as_array().expect("rows") {
         command.args(["--row", row["schedule"].as_str().expect("a schedule")]);

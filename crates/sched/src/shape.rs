@@ -4,9 +4,10 @@ use crate::classes::Classes;
 use crate::erased::AnyPolicy;
 use crate::order::AnyOrder;
 use crate::policy::Policy;
-use crate::source::{Submit, TicketGrid, TileSource};
+use crate::source::{SourceError, Submit, TicketGrid, TileSource};
 use crate::ticket::Endings;
 use crate::watch::Watch;
+use heist_builder::{Arch, Feature, Problem};
 use heist_launch::Dim3;
 
 /// Everything about the schedule that is fixed when a kernel is built.
@@ -51,6 +52,45 @@ impl Shape {
             None if self.grid == TicketGrid::Relief => Endings::Relieved,
             None => Endings::Any,
         }
+    }
+
+    /// Why there is no such kernel for a target. `too_many` says it of its requests in flight;
+    /// `pausing` asks for tiles that can be left.
+    pub(crate) fn refused(
+        &self,
+        arch: Arch,
+        too_many: Option<String>,
+        pausing: bool,
+    ) -> Option<Problem> {
+        match self.source.check(arch, self.cluster) {
+            Ok(()) => {}
+            Err(SourceError::NoLaunchControl { arch }) => {
+                return Some(Problem::Unsupported {
+                    feature: Feature::ClusterLaunchControl,
+                    arch,
+                });
+            }
+            Err(other) => return Some(Problem::Other(other.to_string())),
+        }
+        if let Some(why) = too_many {
+            return Some(Problem::Other(why));
+        }
+        if self.classes.is_some() && !self.source.asks() {
+            return Some(Problem::Other(format!(
+                "source {} hands tiles out by their number, and classes need one that asks: ticket or clc",
+                self.source
+            )));
+        }
+        if !pausing {
+            return None;
+        }
+        let why = match self.pause {
+            None => "tiles of this kernel can't be left half done; \
+                leave `pausing` out, and blocks leave at the end of a tile"
+                .to_owned(),
+            Some(_) => format!("a schedule that pauses needs {}", self.no_pause()?),
+        };
+        Some(Problem::Other(why))
     }
 
     /// Why tiles can't be left half done under this schedule.

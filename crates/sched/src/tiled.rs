@@ -11,7 +11,7 @@ use crate::shape::Shape;
 use crate::source::{Submit, TicketGrid, TileSource};
 use crate::tile_loop::{Done, TileLoop};
 use crate::watch::Watch;
-use heist_builder::{Arch, BuildError, BuiltKernel, Feature, Kernel, KernelParams, KernelSpec};
+use heist_builder::{Arch, BuildError, BuiltKernel, Kernel, KernelParams, KernelSpec};
 use heist_launch::Dim3;
 use std::marker::PhantomData;
 
@@ -384,6 +384,25 @@ impl<A: KernelParams> Tiled<A> {
         Some(format!("{wanted} requests in flight need {needs}"))
     }
 
+    /// The kernel without its body. `build` is compiled for every body, and this is not.
+    #[track_caller]
+    fn spec(&self, arch: Arch, shape: &Shape) -> Result<KernelSpec<Scheduled<A>>, BuildError> {
+        let too_many = self.too_many_in_flight(shape);
+        if let Some(problem) = shape.refused(arch, too_many, self.pausing) {
+            return Err(BuildError::new(problem));
+        }
+        let mut spec = KernelSpec::<Scheduled<A>>::new(self.name.clone())
+            .block3(self.block)
+            .locations(self.locations);
+        if self.cluster.count() != 1 {
+            spec = spec.cluster(self.cluster.to_array());
+        }
+        if let Some(blocks) = self.min_blocks {
+            spec = spec.min_blocks(blocks);
+        }
+        Ok(spec)
+    }
+
     /// Builds the kernel. `body` says what happens once a block, and hands what
     /// happens once a tile to [`TileLoop::each`].
     ///
@@ -395,51 +414,7 @@ impl<A: KernelParams> Tiled<A> {
         F: for<'k> FnOnce(&Kernel<'k>, A::Device<'k>, TileLoop<'k>) -> Done<'k>,
     {
         let shape = self.shape(arch);
-        if let Err(error) = shape.source.check(arch, self.cluster) {
-            let problem = match error {
-                crate::SourceError::NoLaunchControl { arch } => {
-                    heist_builder::Problem::Unsupported {
-                        feature: Feature::ClusterLaunchControl,
-                        arch,
-                    }
-                }
-                other => heist_builder::Problem::Other(other.to_string()),
-            };
-            return Err(BuildError::new(problem));
-        }
-        if let Some(why) = self.too_many_in_flight(&shape) {
-            return Err(BuildError::new(heist_builder::Problem::Other(why)));
-        }
-        if shape.classes.is_some() && !shape.source.asks() {
-            let why = format!(
-                "source {} hands tiles out by their number, and classes need one that asks: ticket or clc",
-                shape.source
-            );
-            return Err(BuildError::new(heist_builder::Problem::Other(why)));
-        }
-        let why = match (self.pausing, shape.pause) {
-            (true, None) => Some(
-                "tiles of this kernel can't be left half done; \
-                leave `pausing` out, and blocks leave at the end of a tile"
-                    .to_owned(),
-            ),
-            (true, Some(_)) => shape
-                .no_pause()
-                .map(|why| format!("a schedule that pauses needs {why}")),
-            (false, _) => None,
-        };
-        if let Some(why) = why {
-            return Err(BuildError::new(heist_builder::Problem::Other(why)));
-        }
-        let mut spec = KernelSpec::<Scheduled<A>>::new(self.name.clone())
-            .block3(self.block)
-            .locations(self.locations);
-        if self.cluster.count() != 1 {
-            spec = spec.cluster(self.cluster.to_array());
-        }
-        if let Some(blocks) = self.min_blocks {
-            spec = spec.min_blocks(blocks);
-        }
+        let spec = self.spec(arch, &shape)?;
         let for_loop = shape.clone();
         let built = spec.build(arch, |k, (args, hidden)| {
             let tiles = TileLoop::set_up(k, for_loop, hidden);

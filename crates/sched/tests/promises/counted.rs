@@ -1,6 +1,6 @@
 //! Policies that count.
 
-use super::run::{Setting, run, settings};
+use super::run::{Setting, in_turn, run, settings};
 use heist_launch::DecisionKind;
 use heist_sched::{Submit, TicketGrid, TileSource};
 
@@ -40,9 +40,9 @@ fn never_never_asks_each_block_runs_its_own_tile_and_retires() {
 
 #[test]
 fn max_steals_stops_after_n_stolen_tiles() {
-    for limit in [1, 2, 5] {
+    for (turn, limit) in [1, 2, 5].into_iter().enumerate() {
         let mut reached = 0;
-        for setting in settings(0..2) {
+        for setting in in_turn(turn, 0) {
             let seen = run(&format!("max-steals({limit})"), setting);
             for block in &seen.blocks {
                 promise!(seen, block, block.granted() <= limit);
@@ -62,8 +62,8 @@ fn max_steals_stops_after_n_stolen_tiles() {
 
 #[test]
 fn every_takes_the_first_of_every_n_opportunities_a_last_call_is_one_too() {
-    for n in [1u32, 2, 3, 5] {
-        for setting in settings(0..2) {
+    for (turn, n) in [1u32, 2, 3, 5].into_iter().enumerate() {
+        for setting in in_turn(turn, 0) {
             let seen = run(&format!("every({n})"), setting);
             for block in &seen.blocks {
                 // It says itself where it may retire a block: nobody overrules it.
@@ -79,8 +79,8 @@ fn every_takes_the_first_of_every_n_opportunities_a_last_call_is_one_too() {
 #[test]
 fn fair_share_stops_at_an_equal_share_of_the_tiles() {
     // Also where the share comes out even, on either device.
-    for tiles in [420, 444, 174, 1] {
-        for setting in settings(0..2) {
+    for (turn, tiles) in [420, 444, 174, 1].into_iter().enumerate() {
+        for setting in in_turn(turn, 0) {
             let seen = run("fair-share", setting.tiles(tiles));
             let share = tiles.div_ceil(seen.resident);
             for block in &seen.blocks {

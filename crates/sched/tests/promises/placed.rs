@@ -1,7 +1,7 @@
 //! Policies that look at who or where the block is.
 
 use super::model::among_the_first;
-use super::run::{Seen, run, settings};
+use super::run::{Seen, in_turn, run, settings};
 
 /// Those for which it holds ask until they are refused; the others never do, and
 /// run one tile.
@@ -42,8 +42,8 @@ fn first_half_half_of_the_blocks_that_run_at_a_time_ask_the_others_run_one_tile(
 
 #[test]
 fn fraction_this_part_of_the_blocks_that_run_at_a_time_ask_the_others_run_one_tile() {
-    for part in [0.1, 0.25, 0.9] {
-        for setting in settings(0..2) {
+    for (turn, part) in [0.1, 0.25, 0.9].into_iter().enumerate() {
+        for setting in in_turn(turn, 0) {
             let seen = run(&format!("fraction({part})"), setting);
             let count = only_these_ask(&seen, |block| among_the_first(part, block, &seen)).0;
             let expected = (f64::from(seen.resident) * part).floor() as usize;
@@ -65,8 +65,8 @@ fn fraction_this_part_of_the_blocks_that_run_at_a_time_ask_the_others_run_one_ti
 
 #[test]
 fn sm_limit_only_blocks_on_the_first_n_multiprocessors_ask_which_leaves_room_on_the_others() {
-    for sms in [1, 20, 57] {
-        for setting in settings(0..2) {
+    for (turn, sms) in [1, 20, 57].into_iter().enumerate() {
+        for setting in in_turn(turn, 0) {
             let seen = run(&format!("sm-limit({sms})"), setting);
             let (first, others) = only_these_ask(&seen, |block| block.sm < sms);
             assert!(first > 0 && others > 0, "{}", seen.what);

@@ -94,6 +94,18 @@ pub(crate) fn settings(seeds: std::ops::Range<u64>) -> Vec<Setting> {
     all
 }
 
+/// One source early and the other late for one policy or number, the other way round for the next; each
+/// with and without chaos, built in and loaded.
+pub(crate) fn in_turn(turn: usize, seed: u64) -> impl Iterator<Item = Setting> {
+    let first = if turn.is_multiple_of(2) {
+        TileSource::Clc
+    } else {
+        TileSource::Ticket
+    };
+    let all = settings(seed..seed + 2).into_iter();
+    all.filter(move |setting| (setting.source == first) == (setting.submit == Submit::Early))
+}
+
 /// What a block did, in order.
 #[derive(Clone, Debug)]
 pub(crate) struct BlockRun {

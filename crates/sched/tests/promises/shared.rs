@@ -1,6 +1,6 @@
 //! Policies whose blocks share words of the launch, or listen to its bell.
 
-use super::run::{Rung, Seen, Setting, run, run_policy, settings};
+use super::run::{Rung, Seen, Setting, in_turn, run, run_policy, settings};
 use heist_launch::DecisionKind::{Declined, Requested};
 use heist_sched::{AnyPolicy, AtMost, MaxSteals, Submit, TileSource};
 
@@ -24,8 +24,8 @@ fn stealers(seen: &Seen) -> usize {
 
 #[test]
 fn at_most_at_most_n_blocks_of_the_launch_ask_at_a_time() {
-    for limit in [1, 7, 40] {
-        for setting in settings(0..2) {
+    for (turn, limit) in [1, 7, 40].into_iter().enumerate() {
+        for setting in in_turn(turn, 0) {
             let seen = run(&format!("at-most({limit})"), setting);
             let most = stealers(&seen);
             assert!(most <= limit, "{most}: {}", seen.what);
@@ -60,8 +60,9 @@ fn whoever_leaves_makes_a_place() {
 /// Two policies with words of their own do not take each other's.
 #[test]
 fn each_of_two_policies_has_words_of_its_own() {
-    for text in ["at-most(3) & at-most(5)", "at-most(5) & at-most(3)"] {
-        for setting in settings(5..7) {
+    let both = ["at-most(3) & at-most(5)", "at-most(5) & at-most(3)"];
+    for (turn, text) in both.into_iter().enumerate() {
+        for setting in in_turn(turn, 5) {
             let seen = run(text, setting);
             assert!(stealers(&seen) <= 3, "{}", seen.what);
         }

@@ -101,11 +101,14 @@ impl Far {
 }
 
 /// How many stand before an agent. Two lists that are joined name almost the same agents, so it
-/// is mostly none.
+/// is mostly none or few.
 fn reach(list: &[(Agent, Known)], agent: Agent) -> usize {
-    match list.first() {
-        Some((first, _)) if *first < agent => list.partition_point(|(each, _)| *each < agent),
-        _ => 0,
+    const FEW: usize = 4;
+    let before = |(each, _): &(Agent, Known)| *each < agent;
+    let (first, rest) = list.split_at(FEW.min(list.len()));
+    match first.iter().position(|one| !before(one)) {
+        Some(at) => at,
+        None => first.len() + rest.partition_point(before),
     }
 }
 
@@ -134,6 +137,22 @@ mod tests {
         assert_eq!(tops(&mine), [(1, 1), (3, 5), (7, 6), (9, 1), (12, 3)]);
         assert_eq!(mine.of(7).top, 6);
         assert_eq!(mine.of(8), Known::default());
+    }
+
+    /// Few stand between two agents, or many.
+    #[test]
+    fn lists_of_any_distance_are_joined() {
+        let many: Vec<(Agent, u32)> = (0..40).map(|agent| (agent, 1 + agent % 3)).collect();
+        for distance in 1..12 {
+            let some: Vec<(Agent, u32)> = many.iter().copied().step_by(distance).collect();
+            let mut all = far(&many);
+            all.join(&far(&some), 0..0);
+            assert_eq!(tops(&all), many);
+            let mut fewer = far(&some);
+            fewer.join(&far(&many), 0..0);
+            assert_eq!(tops(&fewer), many);
+            assert_eq!(fewer.within(7..31).len(), 24);
+        }
     }
 
     #[test]

@@ -216,12 +216,17 @@ impl Region {
     pub(crate) fn reset(&mut self, len: usize, defers: bool) {
         let lines = len.div_ceil(LINE);
         let clean = self.base.take().is_none() && self.data.len() == lines * LINE;
-        match self.data.get_mut(self.dirty.0..self.dirty.1) {
-            // Most blocks write little of what they have.
-            Some(dirty) if clean => dirty.fill(0),
-            _ => {
-                self.data.clear();
-                self.data.resize(lines * LINE, 0);
+        if self.data.capacity() < lines * LINE {
+            // New memory is zero, and what a block never touches is never there.
+            self.data = vec![0; lines * LINE];
+        } else {
+            match self.data.get_mut(self.dirty.0..self.dirty.1) {
+                // Most blocks write little of what they have.
+                Some(dirty) if clean => dirty.fill(0),
+                _ => {
+                    self.data.clear();
+                    self.data.resize(lines * LINE, 0);
+                }
             }
         }
         self.dirty = (0, 0);
