@@ -123,6 +123,38 @@ fn deals(problem: &Problem) -> Set {
     }
 }
 
+/// Who combines the parts of tiles: whole sequences and pages.
+fn combines(problem: &Problem) -> Set {
+    let Lengths::Same { batch, keys, .. } = problem.lengths else {
+        unreachable!("a shape of `decode`");
+    };
+    let mut arms = vec![chosen(problem)];
+    let lengths = vec![(1, keys); batch as usize];
+    let mut pages = Problem::ragged(lengths, problem.heads, problem.head_dim);
+    (pages.kv_heads, pages.dtype, pages.page_size) = (problem.kv_heads, problem.dtype, Some(64));
+    for (name, problem) in [("whole", problem), ("pages", &pages)] {
+        for combine in [Combine::Launch, Combine::LastBlock] {
+            let shape = decode_shape(problem, H200);
+            let least = (65536 / (shape.keys * shape.head_dim * 4)).max(1);
+            let grid = Grid {
+                blocks: 132,
+                least,
+                combine,
+            };
+            let name = format!("{name} {combine:?}");
+            arms.push((
+                name,
+                problem.clone(),
+                decode_plan(problem, shape, grid, H200),
+            ));
+        }
+    }
+    Set {
+        problem: problem.clone(),
+        arms,
+    }
+}
+
 /// How much is on its way, and one or two blocks a multiprocessor.
 fn stages(problem: &Problem) -> Set {
     let mut arms = vec![chosen(problem)];
@@ -339,6 +371,91 @@ fn short(batch: u32, heads: u32, length: u32, dim: u32, mask: Mask, dtype: Dtype
     Set { problem, arms }
 }
 
+/// How levels of the softmax are found, and who waits for whom: what is chosen, each way.
+fn levels(batch: u32, heads: u32, length: u32, dim: u32, mask: Mask) -> Set {
+    let mut problem = Problem::new(batch, heads, length, dim);
+    (problem.mask, problem.dtype) = (mask, Dtype::Bf16);
+    let mut arms = vec![chosen(&problem)];
+    let own = WarpgroupShape {
+        lazy: false,
+        ..warpgroup_shape(&problem, H200)
+    };
+    let mut shapes = vec![("own", own)];
+    if dim <= 64 && length >= 2048 {
+        for (groups, keys) in [(3, 96), (3, 80), (2, 128)] {
+            shapes.push((
+                "new",
+                WarpgroupShape {
+                    groups,
+                    keys,
+                    ..own
+                },
+            ));
+        }
+    }
+    if own.stay.is_some() {
+        let with = |groups, keys, resident| {
+            let shape = WarpgroupShape {
+                groups,
+                keys,
+                ..own
+            };
+            staying(&problem, shape, resident, H200)
+        };
+        shapes.push(("two 128", with(2, 128, 1)));
+        shapes.push(("two 64", with(2, 64, 1)));
+        let one = match dim {
+            ..=64 => &[(64, 3), (96, 3), (128, 2)][..],
+            _ => &[(64, 2)],
+        };
+        for &(keys, resident) in one {
+            shapes.push(("one", with(1, keys, resident)));
+        }
+        if dim <= 64 {
+            shapes.push(("three 96", with(3, 96, 1)));
+        }
+    }
+    let schedule = warpgroup_schedule(&problem, H200);
+    for (name, shape) in shapes {
+        for (lazy, turns) in [(false, false), (true, false), (false, true), (true, true)] {
+            if turns && shape.groups != 2 {
+                continue;
+            }
+            let shape = WarpgroupShape {
+                lazy,
+                turns,
+                ..shape
+            };
+            let plan = warpgroup_plan(&problem, shape, &schedule, H200);
+            let (lazy, turns) = (
+                if lazy { " lazy" } else { "" },
+                if turns { " turns" } else { "" },
+            );
+            let tile = format!("{}x{}x{}", shape.groups, shape.keys, shape.resident());
+            let name = format!("{name} {tile}{lazy}{turns}");
+            arms.push((name, problem.clone(), plan));
+        }
+    }
+    Set { problem, arms }
+}
+
+/// Short and long ones.
+fn level_sets() -> Vec<Set> {
+    let shapes = [
+        (32, 16, 256, 64),
+        (16, 16, 1024, 64),
+        (16, 32, 256, 128),
+        (8, 32, 512, 128),
+        (8, 16, 2048, 128),
+        (4, 32, 4096, 64),
+        (1, 16, 16384, 128),
+    ];
+    let masks = [Mask::Full, Mask::Causal];
+    let set =
+        |(batch, heads, length, dim)| masks.map(|mask| levels(batch, heads, length, dim, mask));
+    shapes.into_iter().flat_map(set).collect()
+}
+
 /// 128 to 1024 tokens.
 fn short_sets() -> Vec<Set> {
     let shapes = [
@@ -523,11 +640,21 @@ fn sets(name: &str) -> Vec<Set> {
             .iter()
             .map(deals)
             .collect(),
+        "combine" => some(&[2, 3, 4, 5, 10, 11, 13, 16, 17])
+            .into_iter()
+            .chain([
+                decode(2, 8, 2, 1024, 64, Dtype::Bf16),
+                decode(16, 32, 8, 1024, 128, Dtype::Bf16),
+                decode(4, 16, 2, 4096, 128, Dtype::Bf16),
+            ])
+            .map(|problem| combines(&problem))
+            .collect(),
         "stages" => some(&[0, 1, 4, 8, 10, 15, 16, 19])
             .iter()
             .map(stages)
             .collect(),
         "short" => short_sets(),
+        "levels" => level_sets(),
         "long" => long_sets(),
         "few" => few_sets(),
         "one" => vec![one_set()],
@@ -542,7 +669,7 @@ fn sets(name: &str) -> Vec<Set> {
             .into(),
         other => {
             eprintln!(
-                "`{other}` is no set: decode, deal, stages, paged, tiny, spec, short, few, long, one, packed"
+                "`{other}` is no set: decode, deal, combine, stages, paged, tiny, spec, short, levels, few, long, one, packed"
             );
             std::process::exit(2);
         }

@@ -348,6 +348,14 @@ where
         self.regs.map(Var::get)
     }
 
+    /// Takes over what another one was set to. No product may be reading it.
+    #[track_caller]
+    pub fn take(&self, other: &Self) {
+        for (reg, other) in self.regs.iter().zip(&other.regs) {
+            reg.set(other.get());
+        }
+    }
+
     /// Sets two to the terms of such sums, as [`split_as`](Val::split_as) has
     /// them, to be multiplied one after the other.
     #[track_caller]

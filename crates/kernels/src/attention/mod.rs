@@ -71,5 +71,5 @@ pub use score::{
 pub use tcgen05::{TensorShape, tensor_plan, tensor_schedule};
 pub use warpgroup::{
     Stay, WarpgroupShape, staying, warpgroup_job, warpgroup_plan, warpgroup_schedule,
-    warpgroup_shape,
+    warpgroup_shape, with_levels,
 };

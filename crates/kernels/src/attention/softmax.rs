@@ -14,6 +14,13 @@ use heist_builder::{Bool, FragmentA, Group, Kernel, Val, Var, WarpTile};
 /// largest f16, and as many bits of them are kept as at any other level.
 const SLACK: f32 = 8.0;
 
+/// The most that a lane's weights of a row may add up to at a level that is not raised. Where one of 32 of them
+/// is above this share of it, its score exceeds the level by more than [`SLACK`]; and all are far from the largest f16.
+const MOST_SUM: f32 = 8192.0;
+
+/// Keys of a block of which each of four lanes has 32.
+pub(crate) const MOST_KEYS: u32 = 128;
+
 /// The level of a row that has seen no key: below every score, and finite, so
 /// that no difference of it is a NaN.
 pub(crate) const NO_LEVEL: f32 = -1e30;
@@ -198,7 +205,71 @@ impl<'k> Softmax<'k> {
 
     /// Turns scores into weights, in place, and adds them to the rows' sums.
     pub(crate) fn weigh(&self, scores: &WarpTile<'k>) {
+        let sums = self.weights_of(scores, |m, col, weights| {
+            if let Some(block) = scores.block(m, col) {
+                block.set(weights);
+            }
+        });
+        self.add(&sums);
+    }
+
+    /// Adds to the rows' sums.
+    fn add(&self, sums: &[[Val<'k, f32>; 2]]) {
+        for (row, &own) in self.rows.iter().flatten().zip(sums.iter().flatten()) {
+            row.sum.update(|all| all + own);
+        }
+    }
+
+    /// Gives `put` the weights of the scores at the levels that there are, and adds them to the rows' sums. The levels are
+    /// raised first where these sums show that a score exceeds one by more than [`SLACK`]: then, and hardly ever, the scores are gone
+    /// through for their maxima, and once more for the weights. Not for scores of more than [`MOST_KEYS`] keys.
+    pub(crate) fn weigh_or_raise(
+        &self,
+        scores: &WarpTile<'k>,
+        put: impl Fn(usize, usize, [Val<'k, f32>; 4]),
+    ) -> Raised<'k> {
+        let k = self.k;
+        let sums = self.weights_of(scores, &put);
+        let own: Vec<_> = sums.iter().map(|pair| pair.map(|sum| k.var(sum))).collect();
+        let factors: Vec<_> = sums
+            .iter()
+            .map(|_| [1.0f32; 2].map(|one| k.var(one)))
+            .collect();
+        let any = k.var(false);
+        // Also where a sum is no number.
+        let fit = sums.iter().flatten().map(|sum| sum.le(MOST_SUM));
+        let fit = fit.reduce(|a, b| a & b).unwrap_or(k.c(true));
+        k.if_((!fit).any(), || {
+            let raised = self.raise(scores);
+            any.set(raised.any);
+            for (var, value) in factors
+                .iter()
+                .flatten()
+                .zip(raised.factors.iter().flatten())
+            {
+                var.set(*value);
+            }
+            let sums = self.weights_of(scores, &put);
+            for (var, value) in own.iter().flatten().zip(sums.iter().flatten()) {
+                var.set(*value);
+            }
+        });
+        let own: Vec<_> = own.iter().map(|pair| pair.map(Var::get)).collect();
+        self.add(&own);
+        Raised {
+            factors: factors.iter().map(|pair| pair.map(Var::get)).collect(),
+            any: any.get(),
+        }
+    }
+
+    /// Gives `put` the weights of the scores, block by block, and returns what this lane has of their sums.
+    fn weights_of(
+        &self,
+        scores: &WarpTile<'k>,
+        put: impl Fn(usize, usize, [Val<'k, f32>; 4]),
+    ) -> Vec<[Val<'k, f32>; 2]> {
         let (_, cols) = scores.shape();
+        let mut all = Vec::new();
         for (m, rows) in self.rows.iter().enumerate() {
             let levels = rows.map(|row| row.level.get());
             // Several sums a row, so that they need not wait for each other.
@@ -212,7 +283,7 @@ impl<'k> Softmax<'k> {
                 };
                 let [a, b, c, d] = block.get();
                 let weights = [weight(a, 0), weight(b, 0), weight(c, 1), weight(d, 1)];
-                block.set(weights);
+                put(m, col, weights);
                 for (sums, pair) in sums.iter_mut().zip(weights.chunks_exact(2)) {
                     let pair = pair[0] + pair[1];
                     match sums.get_mut(col % STRANDS) {
@@ -221,12 +292,12 @@ impl<'k> Softmax<'k> {
                     }
                 }
             }
-            for (row, sums) in rows.iter().zip(sums) {
-                for sum in sums {
-                    row.sum.update(|all| all + sum);
-                }
-            }
+            all.push(sums.map(|sums| {
+                let sum = sums.into_iter().reduce(|a, b| a + b);
+                sum.unwrap_or(self.k.c(0.0))
+            }));
         }
+        all
     }
 
     /// Adds a score of no key to the sums, which are complete: what `sink` gives for a row (of

@@ -5,7 +5,7 @@ use super::decode::{Combine, Decode, decode_grid, decode_plan, decode_shape};
 use super::entry::{ALIKE, FAMILY, PARAMETERS};
 use super::problem::{Layout, Lengths, Mask, Output, Problem, Weights};
 use super::warpgroup::{
-    Stay, WarpgroupShape, Wgmma, warpgroup_plan, warpgroup_schedule, warpgroup_shape,
+    Stay, WarpgroupShape, Wgmma, warpgroup_plan, warpgroup_schedule, warpgroup_shape, with_levels,
 };
 use crate::entry::{Settings, runs};
 use crate::error::KernelError;
@@ -174,6 +174,7 @@ fn shape(
         turns: choice_or(candidate, "turns", false)?,
         ..warpgroup_shape(problem, target)
     };
+    let shape = with_levels(problem, shape);
     shape.check()?;
     Ok(shape)
 }

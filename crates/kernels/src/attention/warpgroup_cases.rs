@@ -356,5 +356,38 @@ impl Cases {
             problem.weights = weights;
             self.suited_on_warpgroups(&problem);
         }
+        // Levels that are raised by sums: by every other block, hardly ever, and behind blocks that some rows see nothing of.
+        for (index, (scale, keys, dim)) in [
+            (8.0, 64, 64),
+            (0.1, 128, 128),
+            (8.0, 96, 64),
+            (1.0, 64, 128),
+        ]
+        .into_iter()
+        .enumerate()
+        {
+            let mut problem = Problem::new(1, 2, 200, dim);
+            problem.lengths = Lengths::Same {
+                batch: 1,
+                queries: 140,
+                keys: 330,
+            };
+            (problem.scale, problem.dtype) = (Some(scale), Dtype::ALL[index % 2]);
+            problem.mask = MASKS[index % 3];
+            problem.weights = exact(problem.dtype);
+            for groups in [2, 1] {
+                let shape = WarpgroupShape {
+                    groups,
+                    keys,
+                    lazy: true,
+                    ..warpgroup_shape(&problem, self.target).scheduled()
+                };
+                let shape = match groups {
+                    1 => staying(&problem, shape, 2, self.target),
+                    _ => shape,
+                };
+                self.on_warpgroups(&problem, shape, Schedule::new(TileSource::Direct));
+            }
+        }
     }
 }

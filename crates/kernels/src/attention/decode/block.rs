@@ -137,7 +137,7 @@ pub(super) fn combine_if_last<'k, T: Element>(
     let last = (written.at(0).load() + 1).eq(parts.count);
     k.if_(last, || {
         k.fence(Scope::Gpu);
-        by_last_block::<T>(k, shape, args, part, share, k.warp());
+        by_last_block::<T>(k, shape, args, part, share);
         k.if_(k.thread_index().eq(0), || counter.store(0u32));
     });
     meeting.meet();

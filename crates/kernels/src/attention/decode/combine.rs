@@ -11,6 +11,7 @@ use crate::attention::problem::Output;
 use crate::attention::score::Scores;
 use crate::attention::softmax::NO_LEVEL;
 use heist_builder::{Group, Kernel, On, Val, Var};
+use std::f32::consts::{LN_2, LOG2_E};
 
 /// Warps of a block of the launch, which is one row of a tile's.
 pub(super) const WARPS: u32 = 4;
@@ -54,27 +55,77 @@ pub(super) fn emit<'k, T: Element>(
     });
 }
 
-/// The block that is the last to write a part: its warps combine the rows.
+/// Parts of a row that a thread has on their way at a time.
+const AT_ONCE: u32 = 8;
+
+/// How often a thread of such a block waits for parts, one after the other.
+pub(super) fn rounds(shape: &DecodeShape, rows: u32, parts: u64) -> u64 {
+    let each = (rows * shape.value_dim / 4).div_ceil(32 * shape.consumers());
+    u64::from(each) * parts.div_ceil(AT_ONCE.into())
+}
+
+/// The block that is the last to write a part: each of its threads that multiply combines four elements of a row, and has all that it
+/// reads on its way at a time.
 pub(super) fn by_last_block<'k, T: Element>(
     k: &Kernel<'k>,
     shape: &DecodeShape,
     args: &DecodeArgs<On<'k>>,
     part: &Part<'k>,
     share: Val<'k, u32>,
-    warp: Val<'k, u32>,
 ) {
     let parts = Parts::of(part, share);
-    k.for_step(
-        warp,
-        part.rows(args.group).min(shape.rows()),
-        shape.consumers(),
-        |row| {
-            let highest = parts.highest(k, shape, args, row);
-            let sums = Sums::new(k, shape);
-            parts.add_up(k, shape, args, row, highest, (k.c(0), 1), &sums);
-            sums.store::<T>(k, shape, args, part, row, highest);
-        },
-    );
+    let each = shape.value_dim / 4;
+    let rows = part.rows(args.group).min(shape.rows());
+    let threads = 32 * shape.consumers();
+    k.for_step(k.thread_index(), rows * each, threads, |index| {
+        let (row, col) = (index / each, index % each * 4);
+        let zero = || k.var(0.0f32);
+        let (level, total, sums) = (k.var(NO_LEVEL), zero(), [(); 4].map(|()| zero()));
+        k.for_step(0u32, parts.count, AT_ONCE, |first| {
+            let some = (0..AT_ONCE).map(|at| {
+                let here = first + at;
+                let number = parts.number(shape, here.min(parts.count - 1), row);
+                let lse = args.partial_lse.at(number).load();
+                let from = args.partial.at(number.mul_wide(shape.value_dim)).at(col);
+                let lse = here.lt(parts.count).select(lse, f32::NEG_INFINITY);
+                (lse, from.load_vec::<4>())
+            });
+            let some: Vec<_> = some.collect();
+            let highest = some
+                .iter()
+                .fold(level.get(), |most, (lse, _)| most.max(*lse));
+            let weight = |lse: Val<'k, f32>| ((lse - highest) * LOG2_E).exp2_approx();
+            let earlier = weight(level.get());
+            level.set(highest);
+            for sum in sums.iter().chain([&total]) {
+                sum.update(|sum| sum * earlier);
+            }
+            for (lse, four) in some {
+                let weight = weight(lse);
+                total.update(|total| total + weight);
+                for (sum, value) in sums.iter().zip(four) {
+                    sum.update(|sum| value.mul_add(weight, sum));
+                }
+            }
+        });
+        let (to, lse) = part.result(args, row);
+        let total = total.get();
+        let factor = total.gt(0.0).select(total.recip_approx(), 0.0);
+        k.if_(col.eq(0), || {
+            args.lse
+                .at(lse)
+                .store(level.get() + total.log2_approx() * LN_2);
+        });
+        let four = sums.map(|sum| sum.get() * factor);
+        match shape.output {
+            Output::Same => {
+                let pairs = [(0, 1), (2, 3)].map(|(a, b)| Val::pack_as::<T>(four[a], four[b]));
+                let to = args.out.cast::<T>().at(to).at(col);
+                to.cast::<T::Pair>().store_vec(pairs);
+            }
+            Output::F32 => args.out.cast::<f32>().at(to).at(col).store_vec(four),
+        }
+    });
 }
 
 /// The parts of a tile.
@@ -135,7 +186,7 @@ impl<'k> Parts<'k> {
         k.for_unrolled::<4>(0u32, own, |index| {
             let number = self.number(shape, index * step + from, row);
             let lse = args.partial_lse.at(number).load();
-            let weight = ((lse - highest) * std::f32::consts::LOG2_E).exp2_approx();
+            let weight = ((lse - highest) * LOG2_E).exp2_approx();
             sums.total.update(|total| total + weight);
             let from = args
                 .partial
@@ -191,7 +242,7 @@ impl<'k> Sums<'k> {
         let total = self.total.get();
         let factor = total.gt(0.0).select(total.recip_approx(), 0.0);
         k.if_(k.lane().eq(0), || {
-            let log_sum = highest + total.log2_approx() * std::f32::consts::LN_2;
+            let log_sum = highest + total.log2_approx() * LN_2;
             args.lse.at(lse).store(log_sum);
         });
         for (trip, pair) in (0..).zip(&self.pairs) {

@@ -14,6 +14,7 @@
 //!   begins, and a late one costs less.
 //! * **Shares**: see [`decode_grid`].
 
+use super::combine::rounds;
 use super::shape::{Appended, Appender, Combine, DecodeShape, Grid, Storage};
 use crate::attention::cache::Cache;
 use crate::attention::problem::{Lengths, Mask, Problem};
@@ -26,10 +27,11 @@ const FAIR_RATE: f64 = 33.0;
 const ALONE: f64 = 1.5;
 /// Nanoseconds that combining takes.
 const COMBINE: f64 = 2500.0;
-/// Bytes of a tile's parts up to which the block that ends last combines them: one
-/// multiprocessor reads them in the time that a second launch takes to start. With 40 KB a second
-/// launch was 3 in a hundred ahead.
-const LAST_BLOCK_BYTES: u64 = 36 << 10;
+/// How often the block that ends last may wait for parts of a tile that are on their way, at the most, 0.4 us each. A second launch that
+/// begins before the first has ended was 0.1 to 1.2 us slower than 1 to 3 times, and 0.5 to 1.6 faster than 4 to 6 times.
+const LAST_BLOCK_ROUNDS: u64 = 3;
+/// The same where a second launch begins when the first has ended: it was 0.2 to 2.4 us slower than 1 to 6 times, and level with 8.
+const LAST_BLOCK_ROUNDS_APART: u64 = 8;
 /// Bytes of a share below which a block takes longer to start than to read.
 const LEAST_BYTES: u32 = 64 << 10;
 
@@ -132,7 +134,10 @@ pub fn decode_grid(problem: &Problem, shape: &DecodeShape, target: Target) -> Gr
         combine: Combine::Launch,
     };
     let Some((tiles, blocks)) = equal_tiles(problem, shape) else {
-        return dealt;
+        return Grid {
+            combine: combined_by(problem, shape, most_parts(problem, shape, &dealt)),
+            ..dealt
+        };
     };
     let total = tiles * blocks;
     let block_time = f64::from(shape.stage_bytes()) / FAIR_RATE;
@@ -158,15 +163,33 @@ pub fn decode_grid(problem: &Problem, shape: &DecodeShape, target: Target) -> Gr
     }
     // A tile of `blocks` key blocks lies in at most so many shares.
     let parts = blocks.div_ceil(even) + 1;
-    let rows = problem.heads / problem.kv_heads * problem.longest().0;
-    let bytes = parts * u64::from(rows.min(shape.rows()) * shape.value_dim * 4);
     Grid {
         blocks: total.div_ceil(even) as u32,
-        combine: match bytes {
-            ..=LAST_BLOCK_BYTES => Combine::LastBlock,
-            _ => Combine::Launch,
-        },
+        combine: combined_by(problem, shape, parts),
         ..dealt
+    }
+}
+
+/// The most parts that a tile can have, whatever the lengths on the device are: those of the longest sequence, where it has all the work.
+fn most_parts(problem: &Problem, shape: &DecodeShape, grid: &Grid) -> u64 {
+    let (queries, keys) = problem.longest();
+    let rows = problem.heads / problem.kv_heads * queries;
+    let tiles = (problem.kv_heads * rows.div_ceil(shape.rows())).max(1);
+    let blocks = keys.div_ceil(shape.keys).max(1);
+    let by_length = (blocks - 1).div_ceil(grid.least) + 1;
+    u64::from(by_length.min(grid.blocks.div_ceil(tiles) + 1))
+}
+
+/// Who combines tiles of so many parts: the block that ends last where it reads them as fast as a second launch begins.
+fn combined_by(problem: &Problem, shape: &DecodeShape, parts: u64) -> Combine {
+    let rows = problem.heads / problem.kv_heads * problem.longest().0;
+    let most = match shape.overlaps(&problem.scoring) {
+        true => LAST_BLOCK_ROUNDS,
+        false => LAST_BLOCK_ROUNDS_APART,
+    };
+    match rounds(shape, rows.min(shape.rows()), parts) <= most {
+        true => Combine::LastBlock,
+        false => Combine::Launch,
     }
 }
 

@@ -389,12 +389,12 @@ impl<'p, 'k> Ends<'p, 'k> {
             work.score(queries, &keys.cast());
             work.scores.settled(0)
         });
-        let raised = work.admit(&scores, true, || blocks.first_key(blocks.begin));
+        let first = blocks.first_key(blocks.begin);
+        let raised = work.begin(&scores, first, blocks.at_edge(blocks.begin));
         // Else there are no results yet that would have to be brought to the levels.
         if self.pause.is_some() {
             raised.apply(&work.results.held());
         }
-        work.round(&scores);
         // The first warpgroup has the first turn.
         if let Some([first, _]) = self.turns {
             k.if_(self.group.eq(1u32), || first.arrive());
@@ -412,7 +412,7 @@ impl<'p, 'k> Ends<'p, 'k> {
                 (scores, raised, work.results.settled(0))
             });
             raised.apply(&results);
-            work.round(&scores);
+            work.turn(&scores);
         };
         match &self.pause {
             None => blocks.each_after_first(next),

@@ -12,9 +12,11 @@ use crate::attention::problem::{Output, Weights};
 use crate::attention::score::{Rules, ScoreRow, Scores, modify};
 use crate::attention::softmax::{Raised, Softmax, scale_rows};
 use heist_builder::{
-    Accumulator, Global, Kernel, On, Ptr, Val, Var, WarpTile, WgmmaLeft, WgmmaOperand, WgmmaSums,
+    Accumulator, Bool, Global, Kernel, On, Ptr, Val, Var, WarpTile, WgmmaLeft, WgmmaOperand,
+    WgmmaSums,
 };
 use heist_sched::Position;
+use std::cell::Cell;
 
 /// What one warpgroup has of a tile.
 pub(super) struct Work<'k, T: Element> {
@@ -32,6 +34,8 @@ pub(super) struct Work<'k, T: Element> {
     pub(super) scores: WgmmaSums<'k>,
     /// The weights of a block in halves, 16 keys each, or two terms of them.
     weights: Vec<Terms<'k, T>>,
+    /// Those of the next block, where they are rounded before nothing reads the ones before any more.
+    next: Option<Vec<Terms<'k, T>>>,
     pub(super) results: WgmmaSums<'k>,
 }
 
@@ -47,6 +51,11 @@ impl<'k, T: Element> Terms<'k, T> {
             Weights::Rounded => Terms::Rounded([WgmmaLeft::new(k)]),
             Weights::Split => Terms::Split([(); 2].map(|()| WgmmaLeft::new(k))),
         }
+    }
+
+    fn of_block(k: &Kernel<'k>, shape: &WarpgroupShape) -> Vec<Self> {
+        let steps = 0..shape.keys / 16;
+        steps.map(|_| Terms::new(k, shape.weights)).collect()
     }
 
     fn set(&self, left: [Val<'k, f32>; 4], right: [Val<'k, f32>; 4]) {
@@ -102,9 +111,8 @@ impl<'k, T: Element> Work<'k, T> {
             scale: args.scale,
             softmax: Softmax::new(k, scores.factor(args.scale), 1),
             scores: WgmmaSums::zero(k, shape.keys),
-            weights: (0..shape.keys / 16)
-                .map(|_| Terms::new(k, shape.weights))
-                .collect(),
+            weights: Terms::of_block(k, shape),
+            next: shape.lazy.then(|| Terms::of_block(k, shape)),
             results: WgmmaSums::zero(k, shape.value_dim),
         }
     }
@@ -145,8 +153,28 @@ impl<'k, T: Element> Work<'k, T> {
         });
     }
 
-    /// Turns scores into weights, in place. `first` gives the block's first key, and some rows
-    /// may not see all of it where it is `masked`.
+    /// Turns the scores of a tile's first block into weights, in place, and rounds them to halves. `at_edge` says whether some rows may
+    /// not see all of it.
+    pub(super) fn begin(
+        &self,
+        scores: &WarpTile<'k>,
+        first: Val<'k, u32>,
+        at_edge: Bool<'k>,
+    ) -> Raised<'k> {
+        let first = self.part.map_or(first, |part| first + part);
+        if let Some(rules) = &self.rules {
+            modify(scores, rules, self.scale, first);
+        }
+        let hide = || hide_masked(scores, &[self.seen], first);
+        self.k.if_(at_edge, hide);
+        let raised = self.softmax.raise(scores);
+        self.softmax.weigh(scores);
+        self.round(scores);
+        raised
+    }
+
+    /// Turns the scores of a later block into weights, in place, or rounds them to halves for later. `first` gives the block's first key,
+    /// and some rows may not see all of it where it is `masked`.
     pub(super) fn admit(
         &self,
         scores: &WarpTile<'k>,
@@ -161,13 +189,36 @@ impl<'k, T: Element> Work<'k, T> {
         if let (Some(first), true) = (first, masked) {
             hide_masked(scores, &[self.seen], first);
         }
-        let raised = self.softmax.raise(scores);
-        self.softmax.weigh(scores);
-        raised
+        let Some(next) = &self.next else {
+            let raised = self.softmax.raise(scores);
+            self.softmax.weigh(scores);
+            return raised;
+        };
+        let left = Cell::new([self.k.c(0.0f32); 4]);
+        self.softmax.weigh_or_raise(scores, |_, col, weights| {
+            match (col % 2, next.get(col / 2)) {
+                (1, Some(terms)) => terms.set(left.get(), weights),
+                _ => left.set(weights),
+            }
+        })
     }
 
-    /// Rounds the weights to halves. Nothing reads the ones before any more.
-    pub(super) fn round(&self, scores: &WarpTile<'k>) {
+    /// Has the weights of the block that was admitted ready for products. Nothing reads the ones before any more.
+    pub(super) fn turn(&self, scores: &WarpTile<'k>) {
+        match &self.next {
+            None => self.round(scores),
+            Some(next) => {
+                for (weights, next) in self.weights.iter().zip(next) {
+                    for (weights, next) in weights.each().iter().zip(next.each()) {
+                        weights.take(next);
+                    }
+                }
+            }
+        }
+    }
+
+    /// Rounds the weights to halves.
+    fn round(&self, scores: &WarpTile<'k>) {
         for (index, weights) in self.weights.iter().enumerate() {
             let blocks = [2 * index, 2 * index + 1].map(|col| scores.block(0, col));
             if let [Some(left), Some(right)] = blocks {

@@ -8,6 +8,7 @@ use crate::attention::kernel::heads_at_once;
 use crate::attention::order::HeaviestFirst;
 use crate::attention::panels::PANEL;
 use crate::attention::problem::{Mask, MaskKind, Problem, Weights};
+use crate::attention::softmax::MOST_KEYS;
 use crate::family::Target;
 use heist_launch::Dim3;
 use heist_sched::{AnyOrder, Schedule, TileSource};
@@ -50,6 +51,7 @@ pub fn warpgroup_shape(problem: &Problem, target: Target) -> WarpgroupShape {
         stay: None,
         pausing: false,
         turns: false,
+        lazy: false,
         mask: problem.mask.kind(),
         ragged: problem.is_ragged(),
         listed: listed(problem, target),
@@ -60,7 +62,7 @@ pub fn warpgroup_shape(problem: &Problem, target: Target) -> WarpgroupShape {
         output: problem.output,
     };
     if !stays(problem, target) {
-        return shape;
+        return with_levels(problem, shape);
     }
     let tiles = short_tiles(problem, shape, target);
     let shape = WarpgroupShape {
@@ -70,7 +72,24 @@ pub fn warpgroup_shape(problem: &Problem, target: Target) -> WarpgroupShape {
         keys: tiles.keys,
         ..shape
     };
-    staying(problem, shape, tiles.resident, target)
+    with_levels(problem, staying(problem, shape, tiles.resident, target))
+}
+
+/// The same with levels that sums raise, where registers hold the weights of another block, too: besides the sums of results and
+/// scores and the weights in halves a thread takes 32, and more where scores are changed. Without the search for maxima, which the weights
+/// wait for, attention was 2 to 11 in a hundred faster (set `levels` of `attention_plans`).
+pub fn with_levels(problem: &Problem, shape: WarpgroupShape) -> WarpgroupShape {
+    let changes = if problem.scoring.mods.is_empty() {
+        0
+    } else {
+        24
+    };
+    let taken = problem.value_dim() / 2 + shape.keys + 32 + changes;
+    let rounded = problem.weights == Weights::Rounded;
+    WarpgroupShape {
+        lazy: rounded && shape.keys <= MOST_KEYS && taken <= shape.registers().multiplying,
+        ..shape
+    }
 }
 
 /// Keys of a block for heads of values that are narrower than those of keys, in tiles of 128 rows: as
@@ -140,8 +159,8 @@ const TWO: ShortTiles = ShortTiles {
     paired: false,
     keys: 128,
     resident: 1,
-    round: 1.81,
-    key: 0.0083,
+    round: 1.9,
+    key: 0.0078,
 };
 /// More rows for the same keys.
 const WIDE: ShortTiles = ShortTiles {
@@ -150,8 +169,8 @@ const WIDE: ShortTiles = ShortTiles {
     paired: false,
     keys: 96,
     resident: 1,
-    round: 2.73,
-    key: 0.0109,
+    round: 2.63,
+    key: 0.0101,
 };
 /// Three blocks, each with the next tile on its way: while one waits for scores or stores, the others
 /// multiply.
@@ -162,7 +181,7 @@ const THREE_BLOCKS: ShortTiles = ShortTiles {
     keys: 64,
     resident: 3,
     round: 2.15,
-    key: 0.0127,
+    key: 0.0117,
 };
 /// The same for wider heads, of which two fit. Where rows see more than two blocks of keys, the usual
 /// ones are 3 to 13 in a hundred ahead: they copy keys for twice the rows.

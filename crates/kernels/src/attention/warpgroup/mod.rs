@@ -16,7 +16,7 @@ mod seen;
 mod shape;
 mod variant;
 
-pub use heuristics::{staying, warpgroup_schedule, warpgroup_shape};
+pub use heuristics::{staying, warpgroup_schedule, warpgroup_shape, with_levels};
 pub use shape::{Stay, WarpgroupShape};
 pub(super) use variant::{Wgmma, arguments, map};
 pub use variant::{warpgroup_job, warpgroup_plan};

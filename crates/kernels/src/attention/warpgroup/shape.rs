@@ -3,6 +3,7 @@
 use crate::KernelError;
 use crate::attention::panels::{PANEL, Panels};
 use crate::attention::score::Scoring;
+use crate::attention::softmax::MOST_KEYS;
 use crate::attention::{Layout, MaskKind, Output, Weights};
 use std::fmt;
 
@@ -42,6 +43,9 @@ pub struct WarpgroupShape {
     /// Two warpgroups take turns to ask for products, so that the softmax of one
     /// falls into the products of the other.
     pub turns: bool,
+    /// Levels of the softmax are raised where the sums of a block's weights show that they must be, and its highest scores are not
+    /// looked for: takes registers for another block's weights in halves.
+    pub lazy: bool,
     /// Which keys a query sees.
     pub mask: MaskKind,
     /// Whether sequences have lengths of their own and lie one after the other.
@@ -177,6 +181,11 @@ impl WarpgroupShape {
                 "{stages} stages: 2 to 16 can be had"
             )));
         }
+        if self.lazy && keys > MOST_KEYS {
+            return Err(KernelError::unfit(format!(
+                "blocks of {keys} keys whose sums raise the levels: up to {MOST_KEYS}"
+            )));
+        }
         if self.strip == 0 {
             return Err(KernelError::unfit("a strip of no tiles: one at least"));
         }
@@ -243,7 +252,7 @@ impl WarpgroupShape {
     }
 
     /// Blocks that a multiprocessor holds.
-    pub(in crate::attention) fn resident(&self) -> u32 {
+    pub fn resident(&self) -> u32 {
         self.stay.map_or(1, |stay| stay.resident)
     }
 
@@ -306,6 +315,9 @@ impl fmt::Display for WarpgroupShape {
         }
         if self.seen {
             f.write_str(" over listed blocks")?;
+        }
+        if self.lazy {
+            f.write_str(" levels by sums")?;
         }
         f.write_str(if self.turns { " in turns" } else { "" })
     }
