@@ -177,7 +177,11 @@ def _step(
     if not isinstance(lengths, Tensor) or k_cache.dtype is not q.dtype or v_cache.dtype is not q.dtype:
         return None
     if table is None:
-        if q.dim() != 4 or k_cache.dim() != 4 or q.shape[1] > 16 or not page_of(k_cache.shape[1]):
+        if q.dim() != 4 or k_cache.dim() != 4 or q.size(1) > 16:
+            return None
+        room = k_cache.size(1)
+        # As `page_of` says: there are no pages.
+        if room % 8 or not room:
             return None
     elif not isinstance(table, Tensor):
         return None
