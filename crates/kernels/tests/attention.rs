@@ -436,7 +436,8 @@ fn sees_no_poison(problem: &Problem) {
     let plan = FAMILY
         .plan(Some("decode"), problem, target)
         .expect("a plan");
-    assert!(plan.workspace_bytes() > 0 && plan.steps.len() == 2);
+    // Parts of tiles are combined by the last block, without a launch of its own.
+    assert!(plan.workspace_bytes() > 0 && plan.steps.len() == 1);
     let variant = FAMILY.choose(None, problem, target).expect("pages");
     assert_eq!(variant.name(), "decode");
     let mut job = variant.job(problem, None, target).expect("a job");

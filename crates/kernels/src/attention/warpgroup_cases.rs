@@ -4,7 +4,9 @@ use super::cases::{Case, Cases, MASKS, Which, exact};
 use super::entry::FAMILY;
 use super::order::HeaviestFirst;
 use super::problem::{Dtype, Layout, Lengths, Mask, Output, Problem, Weights};
-use super::warpgroup::{Stay, WarpgroupShape, staying, warpgroup_schedule, warpgroup_shape};
+use super::warpgroup::{
+    Stay, WarpgroupShape, staying, warpgroup_schedule, warpgroup_shape, with_levels,
+};
 use heist_sched::{AnyOrder, Schedule, TileSource};
 
 impl Cases {
@@ -260,6 +262,7 @@ impl Cases {
                 stay: None,
                 ..warpgroup_shape(&problem, self.target)
             };
+            let shape = with_levels(&problem, shape);
             self.on_warpgroups(&problem, shape, Schedule::new(TileSource::Direct));
         }
     }
