@@ -230,6 +230,13 @@ mod tests {
         assert_eq!(plan.numbers.count, most);
         let error = kernel(1).plan_for([most + 1, 1, 1], 4).expect_err("many");
         assert!(matches!(error, crate::PlanError::TooMany { .. }), "{error}");
+        // As many blocks as tiles, and not one more.
+        let tiled = Tiled::<Fill>::new("fill", 100).source(TileSource::Direct);
+        let full = tiled.build(Arch::SM_90A, |_, args, tiles| {
+            tiles.each(|tile| args.data.at(tile.x).store(1))
+        });
+        let plan = full.expect("a kernel").plan_for([most, 1, 1], 4);
+        assert_eq!(plan.expect("a launch").workers, most);
     }
 
     #[test]
