@@ -158,7 +158,7 @@ def plain():
 
 
 def wide():
-    f = File("tensor/columns_wide", "Tensor loads in columns along a row: pixels, and a halo behind all or behind each 32.",
+    f = File("tensor/columns_wide", "Tensor loads in columns along a row: pixels, and a halo behind all of them: of one row, or of each 32 pixels.",
              target="sm_100a", version="8.6")
     load_kernel(f, 4, "im2col::w", 2)
     for name, lower, upper, step, pixels, halo, offset in (
@@ -170,7 +170,7 @@ def wide():
     load_kernel(f, 4, "im2col::w::128", 2)
     for name, lower, upper, halo, offset in (("plain", 0, 0, 0, 0), ("halo", 0, 0, 2, 0), ("moved", -1, -1, 1, 1)):
         columns = Columns([8, 7, 3, 20], 8, 1, (lower,), (upper,), (1,), 32, "w128")
-        order = [from_ + i for from_ in (0, 32, 64, 96) for i in range(32 + halo)]
+        order = [*range(128), *(end + i for i in range(halo) for end in (32, 64, 96, 128))]
         load_case(f, name, columns, 0, (3,), 0, (offset,), (1,), (halo, offset), order, gpu=NO_GPU)
     load_kernel_cta(f)
     return f

@@ -6,9 +6,13 @@
 //! it takes the channels of the pixel that lies at some offset from there, which may be outside the
 //! tensor.
 //!
-//! The wide forms walk along one row of each image alone, and copy a halo behind the pixels. What
-//! PTX says of the halo's place in shared memory is clear; that it goes on where the walk would, to
-//! the next image too, is not confirmed. A convolution uses no halo pixel beyond its row.
+//! The wide forms walk along one row of each image alone, and copy a halo behind the pixels, which goes
+//! on where the walk would, to the next image too. Of `im2col::w::128` a halo belongs to every 32
+//! pixels. PTX tells its place in shared memory by a picture. Here the 128 pixels lie first, as a
+//! matrix of 128 rows must; behind them the first halo pixel of each 32, then the second of each, as
+//! `tcgen05.cp.4x256b` takes them to the last lane of each quarter behind a `tcgen05.shift`. NumSim of
+//! TIRx (mlc-ai/TIRx-harness, `wide_im2col_multiissuer_case`) has both modes so. On hardware neither is
+//! confirmed by us.
 
 use super::tensor_map::{Piece, Row, misplaced};
 use heist_launch::{Im2col, TensorMap, Wide};
@@ -23,7 +27,7 @@ pub(crate) enum Offsets {
     Row { wide: Wide, halo: u32, offset: u32 },
 }
 
-/// Pixels of a wide copy behind which a halo follows, where it does so several times.
+/// Pixels of a wide copy that have a halo, where there are several.
 const STRETCH: u64 = 32;
 
 /// The pixels of a copy, in order: each as the step of the walk that it lies at.
@@ -40,12 +44,11 @@ fn steps(map: &TensorMap, offsets: &Offsets) -> Vec<u64> {
             wide: Wide::W128,
             halo,
             ..
-        } => (0..4)
-            .flat_map(|stretch| {
-                let from = stretch * STRETCH;
-                from..from + STRETCH + u64::from(halo)
-            })
-            .collect(),
+        } => {
+            let behind = |step: u64| (1..=4).map(move |stretch| stretch * STRETCH + step);
+            let halo = (0..u64::from(halo)).flat_map(behind);
+            (0..4 * STRETCH).chain(halo).collect()
+        }
     }
 }
 
@@ -248,8 +251,8 @@ mod tests {
             None => (0..pixels).collect(),
             Some(Wide::W) => (0..pixels + halo as usize).collect(),
             Some(Wide::W128) => {
-                let stretch = |from: usize| from..from + 32 + halo as usize;
-                [0, 32, 64, 96].into_iter().flat_map(stretch).collect()
+                let of = |step| [32 + step, 64 + step, 96 + step, 128 + step];
+                (0..128).chain((0..halo as usize).flat_map(of)).collect()
             }
         };
         let place_of = |step: usize| {
