@@ -4,6 +4,7 @@
 //! what the tests ask (an assembler in a virtual environment, a browser) and runs
 //! them all.
 
+mod advisories;
 mod book;
 mod browser;
 mod circles;
@@ -34,7 +35,10 @@ cargo xtask COMMAND
   book         the programs written into the pages of docs, links checked, and HTML where mdbook is
   wheel        the Python package, to install: target/wheels/heist-*.whl
   dist         a release in target/dist: the command, the wheel, notes, the list of parts, checksums
-  deny         licences and sources of what we depend on, against deny.toml, without a network
+  deny         licences, sources and security advisories of what we depend on, against deny.toml
+               and advisories.json, without a network
+  advisories [REPOSITORY]
+               advisories.json made anew from RustSec's database, or from a copy of it
   layers       who uses whom, against the table in docs/architecture.md, and circles of
                imports inside a crate
   mutants CRATE,... [--base REV | --sample N [--offset K] | --from FILE] [--tests CRATE,...] [--woven]
@@ -75,6 +79,8 @@ fn main() -> ExitCode {
         ["wheel"] => wheel::wheel().map(drop),
         ["dist"] => dist::dist(),
         ["deny"] => packages::deny(),
+        ["advisories"] => advisories::update(None),
+        ["advisories", source] => advisories::update(Some(source)),
         ["layers"] => layers::check(),
         ["mutants", ref words @ ..] => {
             mutants::Plan::read(words).and_then(|plan| mutants::run(&plan))

@@ -1,5 +1,6 @@
 //! What we depend on, as cargo tells it: for licences, and for the list of parts of a release.
 
+use crate::advisories;
 use crate::shell::{self, Failed};
 use serde_json::{Value, json};
 use std::collections::{BTreeMap, BTreeSet};
@@ -62,11 +63,11 @@ pub(crate) fn of_the_command() -> Result<BTreeSet<String>, Failed> {
     Ok(names.map(str::to_owned).collect())
 }
 
-/// Licences, sources and doubles, against `deny.toml`.
+/// Licences, sources, doubles and advisories, against `deny.toml`.
 pub(crate) fn deny() -> Result<(), Failed> {
     let rules = fs::read_to_string(shell::root().join("deny.toml"))
         .map_err(|error| Failed(format!("deny.toml: {error}")))?;
-    let allowed = allowed(&rules);
+    let allowed = list(&rules, "allow");
     let mut wrong = Vec::new();
     let mut versions: BTreeMap<String, BTreeSet<String>> = BTreeMap::new();
     let packages = packages()?;
@@ -105,15 +106,17 @@ pub(crate) fn deny() -> Result<(), Failed> {
                 "{} packages of others, all with licences that deny.toml allows",
                 versions.len()
             );
+            println!("{}", advisories::check(&list(&rules, "ignore"))?);
             Ok(())
         }
         false => Err(Failed(wrong.join("\n"))),
     }
 }
 
-/// The licences that `deny.toml` allows: the strings of its list.
-fn allowed(rules: &str) -> BTreeSet<&str> {
-    let list = rules.split_once("allow = [").map_or("", |(_, rest)| rest);
+/// The strings of a list of `deny.toml`.
+fn list<'a>(rules: &'a str, name: &str) -> BTreeSet<&'a str> {
+    let list = rules.split_once(&format!("\n{name} = ["));
+    let list = list.map_or("", |(_, rest)| rest);
     let list = list.split_once(']').map_or(list, |(list, _)| list);
     list.split('"').skip(1).step_by(2).collect()
 }
@@ -161,9 +164,10 @@ mod tests {
 
     #[test]
     fn licences_are_read_as_expressions() {
-        let allowed =
-            allowed("[licenses]\nallow = [\n \"MIT\",\n \"Zlib\",\n]\n[bans]\nx = [\"no\"]");
+        let rules = "[licenses]\nallow = [\n \"MIT\",\n \"Zlib\",\n]\n[bans]\nx = [\"no\"]";
+        let allowed = list(rules, "allow");
         assert_eq!(allowed, BTreeSet::from(["MIT", "Zlib"]));
+        assert_eq!(list(rules, "ignore"), BTreeSet::new());
         for (license, wanted) in [
             ("MIT", true),
             ("GPL-3.0 OR MIT", true),
