@@ -7,6 +7,7 @@
 use crate::lanes::blocks;
 use heist_launch::{Time, Trace};
 use serde::Serialize;
+use std::collections::BTreeSet;
 
 /// How long a newcomer waits, in nanoseconds, if it comes while the device is full.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Serialize)]
@@ -21,7 +22,7 @@ pub struct Wait {
 const MOMENTS: u64 = 4096;
 
 /// The wait of a newcomer that needs one block slot, over all moments at which none is free;
-/// zero where there is no such moment.
+/// zero where there is no such moment, as when a multiprocessor is never used.
 ///
 /// ```
 /// use heist_launch::{BlockSpan, Clock, Dim3, Time, Trace};
@@ -36,6 +37,10 @@ pub fn newcomer(trace: &Trace) -> Wait {
         return Wait::default();
     };
     let blocks = blocks(trace, 0);
+    let used: BTreeSet<u32> = blocks.iter().map(|block| block.sm).collect();
+    if used.len() < trace.sm_count as usize {
+        return Wait::default();
+    }
     let mut ends: Vec<Time> = blocks.iter().map(|block| block.end).collect();
     ends.sort_unstable();
     let mut changes: Vec<(Time, i64)> = Vec::with_capacity(2 * blocks.len());
@@ -115,5 +120,11 @@ mod tests {
         let wait = newcomer(&trace(&[(0, 0, 1000), (1, 0, 100)]));
         assert!((wait.typical - 50.0).abs() < 2.0, "{wait:?}");
         assert_eq!(newcomer(&trace(&[])), Wait::default());
+    }
+
+    #[test]
+    fn nobody_waits_where_a_multiprocessor_stays_free() {
+        let free = newcomer(&trace(&[(1, 0, 1000), (1, 0, 1000)]));
+        assert_eq!(free, Wait::default());
     }
 }

@@ -153,7 +153,7 @@ function summary() {
       wide(run.measured ? meter(figures.stolen / Math.max(1, figures.tiles), `${figures.stolen} of ${figures.tiles}`)
         : make("td", { textContent: "tiles not measured" })),
       wide(meter(lost / most, `${part}, ${duration(lost)}`), "wider"),
-      wide(meter(run.newcomer.typical / most, duration(run.newcomer.typical)), "wider"));
+      wide(meter(run.newcomer.typical / most, run.newcomer.typical > 0 ? duration(run.newcomer.typical) : "none"), "wider"));
     row.dataset.run = number;
     body.append(row);
   }
