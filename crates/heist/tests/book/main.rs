@@ -6,6 +6,7 @@
 mod chained_scan;
 mod cheatsheet;
 mod compact;
+mod edit_distance;
 mod gemm;
 mod histogram;
 mod layer_norm;
@@ -23,6 +24,7 @@ mod stencil;
 mod sum;
 mod top_k;
 mod transpose;
+mod unit_rows;
 mod window_max;
 
 use heist::builder::{Arch, BuildError, KernelParams};

@@ -24,6 +24,11 @@ fn saxpy(arch: Arch) -> Result<TiledKernel<Saxpy>, BuildError> {
 }
 // book: end
 
+#[path = "first_run.rs"]
+mod first_run;
+#[path = "scheduled.rs"]
+mod scheduled;
+
 #[test]
 fn saxpy_adds() {
     let (x, y) = (numbers(1000), vec![0.5f32; 1000]);
