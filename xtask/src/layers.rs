@@ -48,10 +48,16 @@ pub(crate) fn check() -> Result<(), Failed> {
 }
 
 /// What a program that only checks PTX must not compile: the library without its features
-/// has neither the command line nor the driver.
+/// has neither the command line nor the driver. And one with kernels of its own, as `heist new`
+/// starts it, does without those that ship.
 fn heavy_in_the_checker() -> Result<Vec<String>, Failed> {
     let library = ["--package", "heist", "--no-default-features"];
-    Ok(heavy(&tree(&library, &["normal"], "{p}")?))
+    let own = [&library[..], &["--features", "gpu,builder"]].concat();
+    let mut wrong = heavy(&tree(&library, &["normal"], "{p}")?);
+    if tree(&own, &["normal"], "{p}")?.contains("heist-kernels") {
+        wrong.push("heist: its feature `builder` compiles the kernels that ship".to_owned());
+    }
+    Ok(wrong)
 }
 
 /// Crates that the tests of the workspace and the wheel resolve to different features: each is

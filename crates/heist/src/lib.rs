@@ -16,11 +16,12 @@
 //! | find what is wrong with PTX, or what a log means | [`check`] |
 //! | draw a run | [`view`] |
 //!
-//! Two features are on unless turned off: `gpu` (real GPUs, through the driver) and
-//! `kernels` (the builder, the scheduler and the shipped kernels). A program that checks PTX or
-//! runs it on a simulated GPU needs neither.
+//! Three features are on unless turned off: `gpu` (real GPUs, through the driver), `builder` (the
+//! builder and the scheduler) and `kernels` (the shipped kernels: most of what there is to
+//! compile). A program with kernels of its own needs `builder` alone, and one that checks PTX or
+//! runs it on a simulated GPU needs none.
 
-#[cfg(feature = "kernels")]
+#[cfg(feature = "builder")]
 pub mod auto;
 #[cfg(feature = "kernels")]
 pub mod job;
@@ -28,16 +29,16 @@ pub mod job;
 pub mod ops;
 #[cfg(feature = "kernels")]
 pub mod share;
-#[cfg(all(feature = "gpu", feature = "kernels"))]
+#[cfg(all(feature = "gpu", feature = "builder"))]
 pub mod swap;
-#[cfg(feature = "kernels")]
+#[cfg(feature = "builder")]
 pub mod tiled;
 #[cfg(feature = "kernels")]
 pub mod tune;
 #[cfg(feature = "kernels")]
 pub mod workload;
 
-#[cfg(feature = "kernels")]
+#[cfg(feature = "builder")]
 pub use heist_builder as builder;
 pub use heist_check as check;
 #[cfg(feature = "gpu")]
@@ -47,7 +48,7 @@ pub use heist_kernels as kernels;
 pub use heist_launch as launch;
 pub use heist_ptx as ptx;
 pub use heist_run as run;
-#[cfg(feature = "kernels")]
+#[cfg(feature = "builder")]
 pub use heist_sched as sched;
 pub use heist_sim as sim;
 pub use heist_view as view;

@@ -71,7 +71,8 @@ Start with:
   heist check kernel.ptx        what is wrong with a kernel, or what a log means
   heist doctor                  what this machine has
 
-Exit status, of every command: 0 clean, 1 something was found, 2 the question was wrong.
+Exit status, of every command: 0 clean, 1 something was found, 2 the question was wrong, 130
+interrupted.
 HEIST_PTXAS names a ptxas, NO_COLOR turns colours off. A file heist.toml, here or in a folder above,
 says flags that are always given."
 )]
@@ -170,6 +171,14 @@ fn config_file(named: Option<&std::ffi::OsStr>) -> Option<PathBuf> {
     config::find(named, &std::env::current_dir().unwrap_or_default())
 }
 
+/// What is wrong, of an error of the words: its first lines, up to the usage. They also name what is
+/// missing, or what there is.
+fn cause(whole: &str) -> String {
+    let lines = whole.lines().take_while(|line| !line.trim().is_empty());
+    let lines: Vec<&str> = lines.map(str::trim).collect();
+    lines.join(" ").trim_start_matches("error: ").to_owned()
+}
+
 /// A negative number is a wrong number, not an unknown flag.
 fn with_numbers(command: clap::Command) -> clap::Command {
     let values = |arg: clap::Arg| match arg.get_action().takes_values() {
@@ -191,9 +200,8 @@ impl Heist {
                     json,
                     command: "error",
                 };
-                let sentence = error.render().to_string();
-                let first = sentence.lines().next().unwrap_or_default();
-                question(first.trim_start_matches("error: ")).tell(out);
+                let whole = error.render().to_string();
+                question(cause(&whole)).tell(out);
                 std::process::exit(error.exit_code());
             }
             error.exit()

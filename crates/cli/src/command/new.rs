@@ -34,11 +34,16 @@ impl New {
         }
         let manifest = format!(
             "[package]\nname = \"{name}\"\nversion = \"0.1.0\"\nedition = \"2024\"\nrust-version = \"{}\"\n\n\
-             [dependencies]\nheist = {{ path = {:?} }}\n\n\
+             # With the feature \"kernels\" there are also GEMM, attention and the others that ship.\n\
+             [dependencies]\nheist = {{ path = {:?}, default-features = false, features = [\"gpu\", \"builder\"] }}\n\n\
              # The simulator is worth optimising also while you debug.\n\
-             [profile.dev.package.\"*\"]\nopt-level = 2\n",
+             [profile.dev.package]\nheist-arith.opt-level = 2\nheist-launch.opt-level = 2\nheist-sim.opt-level = 2\n{}",
             env!("CARGO_PKG_RUST_VERSION"),
-            library.display().to_string()
+            library.display().to_string(),
+            match inside_a_workspace(&self.path) {
+                true => "\n# Not a part of the workspace in a folder above.\n[workspace]\n",
+                false => "",
+            }
         );
         let files = [
             ("Cargo.toml", manifest.as_str()),
@@ -79,6 +84,16 @@ impl New {
             ))),
         }
     }
+}
+
+/// Whether a folder above has a workspace, such as the checkout of Heist: cargo would take the
+/// project for a part of it, and refuse it.
+fn inside_a_workspace(path: &Path) -> bool {
+    let whole = std::path::absolute(path).unwrap_or_else(|_| path.to_owned());
+    whole.ancestors().skip(1).any(|folder| {
+        let manifest = std::fs::read_to_string(folder.join("Cargo.toml"));
+        manifest.is_ok_and(|text| text.lines().any(|line| line.starts_with("[workspace")))
+    })
 }
 
 /// The project's name, as cargo takes it.

@@ -179,6 +179,56 @@ fn emitted_files_are_named() {
     assert!(text.contains(".entry gemm"), "{told}");
 }
 
+/// As in the checkout of Heist, where most people try it first: cargo takes what is below a
+/// workspace for a part of it.
+#[test]
+fn a_project_inside_a_workspace_is_one_of_its_own() {
+    let above = folder("above");
+    let mine = above.join("mine");
+    let manifest = || {
+        let output = run(&["new", mine.to_str().unwrap()]);
+        assert_eq!(output.status.code(), Some(0), "{}", err(&output));
+        fs::read_to_string(mine.join("Cargo.toml")).unwrap()
+    };
+    fs::write(above.join("Cargo.toml"), "[workspace]\nmembers = []\n").unwrap();
+    assert!(manifest().ends_with("\n[workspace]\n"));
+    let cargo = Command::new("cargo")
+        .args([
+            "metadata",
+            "--no-deps",
+            "--offline",
+            "--format-version",
+            "1",
+        ])
+        .current_dir(&mine)
+        .output()
+        .unwrap();
+    assert!(cargo.status.success(), "{}", err(&cargo));
+}
+
+#[test]
+fn an_error_of_the_words_names_what_is_missing_in_json_too() {
+    for (args, wanted) in [
+        (
+            &["--json", "explain", "A001", "B001"][..],
+            "unexpected argument 'B001' found",
+        ),
+        (
+            &["--json", "emit"],
+            "the following required arguments were not provided: <KERNEL>",
+        ),
+        (
+            &["--json", "completions", "nope"],
+            "invalid value 'nope' for '<SHELL>' [possible values: bash, elvish, fish, powershell, zsh]",
+        ),
+    ] {
+        let output = run(args);
+        assert_eq!(output.status.code(), Some(2), "{args:?}");
+        let told: serde_json::Value = serde_json::from_slice(&output.stdout).unwrap();
+        assert_eq!(told["error"], wanted, "{args:?}");
+    }
+}
+
 #[test]
 fn a_formatter_does_the_files_that_it_can_read() {
     let folder = folder("several");
