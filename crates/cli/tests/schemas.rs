@@ -168,6 +168,7 @@ fn every_answer_is_as_its_schema_says() {
     let inside = |name: &str| folder.join(name).display().to_string();
     let (page, pages, project) = (inside("demo.html"), inside("man"), inside("mine"));
     let broken = "cases/cp-async/bad-no-wait.ptx";
+    let race = "rules/R001-shared-race/bad.ptx";
     let add = "tests/ptx/float/add.ptx --entry add_rn_f32 --grid 1 --block 2 \
                --arg in:f32:[1,2] --arg in:f32:[3,4] --arg out:f32:2";
     let add: Vec<&str> = std::iter::once("exec")
@@ -247,6 +248,23 @@ fn every_answer_is_as_its_schema_says() {
             "--files",
             "tests/ptx/float/add.ptx",
         ],
+        &["explain", "R"],
+        &["kernels", "gemm"],
+        &["check", "crates/cli/tests/command_line/shown/build.log"],
+        &["check", race, "--launches", race],
+        &[
+            "exec",
+            race,
+            "--grid",
+            "1",
+            "--block",
+            "64",
+            "--arg",
+            "out:u32:64",
+        ],
+        &["run", "power-law", "--tiles", "20", "--timeout", "0.000001"],
+        &["tuned", "merge", "no/such/file"],
+        &["tuned", "rows", "no/such/file"],
         &["no-such-command"],
         &["run", "power-law", "--policy", "no-such-policy"],
         &add,

@@ -51,7 +51,7 @@ fn unit_rows(rows: u32, arch: Arch) -> Result<TiledKernel<UnitRows>, BuildError>
 
 #[test]
 fn rows_have_length_one() {
-    let (rows, columns) = (3usize, 8192usize);
+    let (rows, columns) = (3usize, 2048usize);
     let x: Vec<f16> = numbers(rows * columns)
         .into_iter()
         .map(f16::from_f32)
