@@ -9,6 +9,7 @@ torch = pytest.importorskip("torch")
 cute = pytest.importorskip("cutlass.cute", reason="the CuTe DSL (nvidia-cutlass-dsl) is not installed")
 
 import cute_kernels as kernels  # noqa: E402
+import cutlass  # noqa: E402
 import numpy  # noqa: E402
 from cutlass.cute.runtime import from_dlpack  # noqa: E402
 
@@ -174,6 +175,30 @@ def test_what_the_compiler_is_the_reason_of():
     twice, after, lost = _Finding("A027", 9), _Finding("A009", 9), _Finding("A009", 10)
     decoded = _Finding("L004", 11, "clusterlaunchcontrol.query_cancel.get_first_ctaid::x.b32.b128 %r1, %rq1;")
     found = [early, wrong, twice, after, lost, decoded]
-    assert _of_compiler(found, waits=False) == [early, twice, after, decoded]
-    # A kernel that waits elsewhere has a wait missing here.
-    assert _of_compiler(found, waits=True) == [twice, after, decoded]
+    assert _of_compiler(found) == [early, twice, after, decoded]
+
+
+def test_functions_of_tvms_interface_take_tensors_as_they_are():
+    pytest.importorskip("tvm_ffi", reason="apache-tvm-ffi is not installed")
+    from cutlass.cute.runtime import make_fake_compact_tensor
+
+    fake = [make_fake_compact_tensor(cutlass.Float32, (128,), assumed_align=128) for _ in range(2)]
+    x, out = torch.randn(128), torch.zeros(128)
+    with heist.cute.simulate("h200") as session:
+        turn = cute.compile(kernels.turn, *fake, options="--enable-tvm-ffi")
+        turn(x, out)
+        turn(x, out)
+    assert (out == x.flip(0)).all() and len(session.launches) == 2
+    with heist.cute.simulate("h200"), pytest.raises(heist.FindingError, match="R001|M010"):
+        cute.compile(kernels.turn, *fake, True, options="--enable-tvm-ffi")(x, out)
+
+
+def test_a_tensor_map_is_what_cuda_was_asked_for():
+    from heist.cute._memory import TensorMap, encode_tiled
+
+    told = TensorMap("arg0", encode_tiled(9, 0x1000, [64, 32, 2], [128, 4096], [32, 8, 1], 2))
+    assert (told.address, told.element, told.swizzle) == (0x1000, "bf16", "64")
+    assert (told.dims, told.strides, told.box) == ([64, 32, 2], [128, 4096], [32, 8, 1])
+    # Four bits an element, two of them in a byte.
+    packed = TensorMap("arg0", encode_tiled(13, 0x1000, [256, 32], [128], [64, 8], 1))
+    assert (packed.element, packed.dims, packed.box) == ("u8", [128, 32], [32, 8])

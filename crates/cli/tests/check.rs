@@ -405,6 +405,20 @@ fn stores_of_the_same_value_are_told_when_asked_for() {
     assert!(said.contains("[R"), "{said}");
 }
 
+#[test]
+fn a_run_says_how_many_granted_tiles_were_dropped() {
+    let file = "rules/L013-grant-dropped/bad-limit.ptx";
+    let (status, told) = check(&[file, "--launches", file]);
+    assert_eq!(status, Some(1), "{told}");
+    assert!(told.contains("error[L013]"), "{told}");
+    // Each block that steals runs one of the two tiles that it is granted.
+    assert!(
+        told.contains("1 of 2 granted clusters are dropped here"),
+        "{told}"
+    );
+    assert!(told.contains("more times at this place"), "{told}");
+}
+
 /// Without a launch, too, the limit is for reading and for the rules.
 #[test]
 fn a_limit_of_time_is_for_reading_too() {

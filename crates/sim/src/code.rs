@@ -186,6 +186,8 @@ pub(crate) struct Shape {
     /// Whether blocks can't communicate or synchronise with each other; see
     /// [`crate::decode::isolation`].
     pub(crate) isolated: bool,
+    /// Whether lanes of a warp may synchronise without the others.
+    pub(crate) in_parts: bool,
     /// Whether the result may depend on the schedule: it has an interacting instruction (an atomic,
     /// a barrier, a request), or reads a clock.
     pub(crate) interacts: bool,

@@ -16,11 +16,15 @@ def answer(stack: contextlib.ExitStack, session: Callable[[], Any]) -> None:
 
     success = driver.CUresult.CUDA_SUCCESS
     answers: tuple[tuple[Any, str, Any], ...] = (
-        (HardwareInfo, "__init__", lambda self, device_id=0: None),
+        (HardwareInfo, "__init__", lambda self, device_id=0: setattr(self, "device", driver.CUdevice(0))),
         (HardwareInfo, "get_max_active_clusters", lambda self, size, stream=None: max(1, session().gpu.sms // size)),
         (HardwareInfo, "get_device_multiprocessor_count", lambda self: session().gpu.sms),
         (driver, "cuInit", lambda flags: (success,)),
         (driver, "cuDeviceGetCount", lambda: (success, 1)),
+        (cutlass.cuda, "initialize_cuda_context", lambda device_id=0, flags=0: driver.CUcontext(0)),
+        (cutlass.cuda, "stream_create", lambda id=0: driver.CUstream(0)),
+        (cutlass.cuda, "stream_sync", lambda stream: None),
+        (cutlass.cuda, "stream_destroy", lambda stream: None),
         (cutlass.testing, "benchmark", _once(session)),
         (cutlass.cute.testing, "benchmark", _once(session)),
     )

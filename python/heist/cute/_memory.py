@@ -14,9 +14,12 @@ from typing import Any
 
 from .._memory import Allocations, inside, storages
 
-# By the numbers in a tensor map's bits.
-_ELEMENTS = ("u8", "u16", "u32", "s32", "u64", "s64", "f16", "f32", "f32_ftz", "f64", "bf16")
+# By the numbers in a tensor map's bits. The last is of elements of four bits, two in a byte.
+_ELEMENTS = ("u8", "u16", "u32", "s32", "u64", "s64", "f16", "f32", "f32_ftz", "f64", "bf16", "b4")
 _SWIZZLES = ("none", "32", "64", "128")
+# By CUDA's numbers: what is written into the bits, and whether they say `tf32`.
+OF_CUDA = {0: 0, 1: 1, 2: 2, 3: 3, 4: 4, 5: 5, 6: 6, 7: 7, 8: 9, 9: 10, 10: 8, 11: 7, 13: 11}
+_TF32 = 11
 
 
 def known() -> list[tuple[int, int]]:
@@ -41,7 +44,7 @@ def in_global_memory(load: Any) -> Any:
     it reads of a tensor here says that it is a GPU's."""
 
     def load_from_gpu(self: Any) -> None:
-        _say_cuda(self._dlpack_data)
+        say_cuda(self._dlpack_data)
         load(self)
 
     return load_from_gpu
@@ -49,17 +52,18 @@ def in_global_memory(load: Any) -> Any:
 
 # Where the device is in DLPack's two structures: after the address of the data.
 _DEVICES = {b"dltensor": 8, b"dltensor_versioned": 40}
-_CUDA = 2
+CUDA = 2
 
 
-def _say_cuda(capsule: Any) -> None:
+def say_cuda(capsule: Any) -> None:
+    """Writes into a tensor of DLPack that it is a GPU's."""
     api = ctypes.pythonapi
     is_valid, get = api.PyCapsule_IsValid, api.PyCapsule_GetPointer
     is_valid.argtypes = get.argtypes = [ctypes.py_object, ctypes.c_char_p]
     is_valid.restype, get.restype = ctypes.c_int, ctypes.c_void_p
     for name, offset in _DEVICES.items():
         if is_valid(capsule, name):
-            ctypes.c_int32.from_address(get(capsule, name) + offset).value = _CUDA
+            ctypes.c_int32.from_address(get(capsule, name) + offset).value = CUDA
 
 
 def _extent(tensor: Any) -> tuple[int, int]:
@@ -143,3 +147,26 @@ class TensorMap:
         self.strides = [16 * step for step in strides[: rank - 1]]
         self.dims = [extent + 1 for extent in dims[:rank]]
         self.box = [extent + 1 for extent in box[:rank]]
+        if self.element == "b4":
+            # Copied as bytes.
+            self.element, self.dims[0], self.box[0] = "u8", self.dims[0] // 2, self.box[0] // 2
+
+
+def encode_tiled(element: int, address: int, dims: list[int], strides: list[int], box: list[int], swizzle: int) -> bytes:
+    """A tensor map as the DSL's host code writes one, of what ``cuTensorMapEncodeTiled`` takes."""
+    rank = len(dims)
+    bits = 2 | (rank - 1) << 4 | OF_CUDA[element] << 7 | swizzle << 13 | (element == _TF32) << 16
+    steps = [step // 16 for step in strides] + [0] * (5 - rank)
+    most = [extent - 1 for extent in dims] + [0] * (5 - rank)
+    edge = [extent - 1 for extent in box] + [0] * (5 - rank)
+    words = (
+        address,
+        bits | steps[0] << 32,
+        steps[1] | steps[2] << 32,
+        steps[3],
+        most[0] | most[1] << 32,
+        most[2] | most[3] << 32,
+        most[4] | edge[0] << 56,
+        sum(extent << 8 * at for at, extent in enumerate(edge[1:])),
+    )
+    return struct.pack("<8Q", *words) + bytes(64)

@@ -12,6 +12,7 @@ import re
 from typing import Any, Callable
 
 from .. import _native
+from . import _memory
 
 _OK = 0
 _LAUNCH_FAILED = 719
@@ -29,7 +30,7 @@ _REFUSED = """
     _cudaLibraryLoadFromFile _cudaMalloc _cudaMallocAsync _cudaMallocHost _cudaMallocManaged _cudaMemcpy
     _cudaMemcpyAsync _cudaMemset _cudaMemsetAsync _cudaOccupancyMaxActiveBlocksPerMultiprocessor
     _cudaStreamAddCallback _cudaStreamBeginCapture _cudaStreamCreate _cudaStreamDestroy _cudaStreamEndCapture
-    _cudaStreamWaitEvent _cuTensorMapEncodeTiled
+    _cudaStreamWaitEvent
 """.split()
 
 
@@ -65,7 +66,6 @@ class Kernel:
             (size or 0, size == 128 and re.search(rf"\.align (64|128) \.b8 {re.escape(parameter)}\[", ptx) is not None)
             for parameter, _, size in module.parameters(name)
         ]
-        self.waits_for_tensor_loads = "tcgen05.wait::ld" in ptx
         found = re.search(r"kernel_cutlass_(\w+?)_(?:tensor|Tensor|Tiled|Copy|builtin|__main__|\d)", name)
         #: The name of the Python function, as far as it can be read from the kernel's.
         self.title = found[1] if found else name
@@ -120,10 +120,12 @@ class _Functions:
             "_cudaGetDevice": (self._zero, 1),
             "_cudaGetDeviceCount": (self._one, 1),
             "_cudaLaunchKernelEx": (self._launch, 3),
+            "_cuTensorMapEncodeTiled": (self._encode, 12),
+            "cuda_dialect_init_library_once": (self._load_once, 4),
         }
         for name in (
             "_cudaKernelSetAttributeForDevice", "_cudaFuncSetAttribute", "_cudaSetDevice", "_cudaDeviceSynchronize",
-            "_cudaStreamSynchronize", "_cudaLibraryUnload", "_cuLibraryUnload", "_cudaProfilerStart", "_cudaProfilerStop",
+            "_cudaStreamSynchronize", "_cudaLibraryUnload", "_cuLibraryUnload", "cuda_dialect_unload_library_once", "_cudaProfilerStart", "_cudaProfilerStop",
         ):  # fmt: skip
             self._called[name] = (lambda *_: _OK, 4)
         for name in _REFUSED:
@@ -153,9 +155,37 @@ class _Functions:
         _write(library, ctypes.c_uint64, 1)
         return _OK
 
+    def _load_once(self, _: int, load: int, get_kernels: int, __: int) -> int:
+        """A function of TVM's interface loads its kernels when it is called, not when it is made."""
+        if self._module is not None:
+            return _OK
+        library = ctypes.c_uint64()
+        found = ctypes.CFUNCTYPE(ctypes.c_int32, ctypes.c_void_p)(load)(ctypes.addressof(library))
+        of_device = ctypes.CFUNCTYPE(ctypes.c_int32, ctypes.c_void_p, ctypes.c_int32)(get_kernels)
+        return found or of_device(ctypes.addressof(library), 0)
+
     def _kernel(self, kernel: int, library: int, name: int) -> int:
         self._kernels.append(Kernel(self._module, self._ptx, ctypes.string_at(name).decode()))
         _write(kernel, ctypes.c_uint64, len(self._kernels))
+        return _OK
+
+    def _encode(self, to: int, element: int, rank: int, address: int, *rest: int) -> int:
+        """``cuTensorMapEncodeTiled``."""
+        dims, strides, box, steps, interleave, swizzle, _, fill = rest
+        element, rank, interleave, swizzle, fill = (word & 0xFFFFFFFF for word in (element, rank, interleave, swizzle, fill))
+
+        def numbers(at: int, count: int, ty: Any) -> list[int]:
+            return list((ty * count).from_address(at)) if count else []
+
+        every = all(step == 1 for step in numbers(steps, rank, ctypes.c_uint32))
+        if not every or interleave or fill or swizzle > 3 or element not in _memory.OF_CUDA:
+            raise NotImplementedError(
+                f"the host code encodes a tensor map (type {element}, interleave {interleave}, swizzle {swizzle}, fill {fill}) "
+                "that is no tiled one with zeros outside: the simulated GPU can't read it"
+            )
+        sizes, between = numbers(dims, rank, ctypes.c_uint64), numbers(strides, rank - 1, ctypes.c_uint64)
+        made = _memory.encode_tiled(element, address, sizes, between, numbers(box, rank, ctypes.c_uint32), swizzle)
+        ctypes.memmove(to, made, len(made))
         return _OK
 
     def _attribute(self, value: int, which: int, device: int) -> int:

@@ -14,7 +14,7 @@ from unittest import mock
 from .. import _native
 from .._launches import CompilerWarning, Gpu, How, Launched, finding_error, folded
 from .._memory import Allocations
-from . import _host, _memory, _runtime
+from . import _host, _memory, _runtime, _tvm_ffi
 
 _sessions: list["Session"] = []
 
@@ -56,7 +56,7 @@ class Session:
         )
         memory.finish(written)
         seconds = time.perf_counter() - started
-        own = _of_compiler(report.findings, kernel.waits_for_tensor_loads)
+        own = _of_compiler(report.findings)
         found = folded([finding for finding in report.findings if finding not in own])
         self.launches.append(Launched(kernel.title, launch.grid, found, own, report.elapsed_ns, seconds, report.printed))
         if report.printed:
@@ -74,16 +74,15 @@ _NO_WAIT = "`cute.copy` from tensor memory has no wait in PTX: `cute.arch.fence_
 _DECODED = "`cute.arch.clc_response` decodes an answer of launch control before it is known to grant a block: use what it gives only where that is valid"
 
 
-def _of_compiler(findings: list[Any], waits: bool) -> list[Any]:
-    """What is wrong in the PTX of a source as NVIDIA's examples have it. `waits` is whether the kernel
-    waits for a load from tensor memory anywhere: one that does has a wait missing where it is not."""
+def _of_compiler(findings: list[Any]) -> list[Any]:
+    """What is wrong in the PTX of a source as NVIDIA's examples have it."""
     repeated = {finding.line for finding in findings if finding.code == "A027"}
     return [
         finding
         for finding in findings
         if finding.code == "L004"
         or finding.code in ("A027", "A009") and finding.line in repeated
-        or finding.code in ("T101", "T103") and not waits and any("tcgen05.ld" in one for one in finding.instructions)
+        or finding.code in ("T101", "T103") and any("tcgen05.ld" in one for one in finding.instructions)
     ]
 
 
@@ -143,6 +142,7 @@ def simulate(
                 stack.enter_context(mock.patch.object(owner, name, make(getattr(owner, name))))
             stack.enter_context(mock.patch.object(Compiled, "num_devices", 1))
             _host.answer(stack, _current)
+            _tvm_ffi.answer(stack, _raising)
         if importlib.util.find_spec("torch") is not None:
             from .. import _simulated_torch
 
@@ -198,11 +198,11 @@ def _with_nothing_to_unload(load: Any) -> Any:
 def _raising(run: Any) -> Any:
     """What went wrong inside the host code is raised once that has returned."""
 
-    def run_and_raise(self: Any, arguments: Any) -> Any:
+    def run_and_raise(self: Any, *args: Any, **kwargs: Any) -> Any:
         session = _current()
         session.failed = None
         try:
-            return run(self, arguments)
+            return run(self, *args, **kwargs)
         except Exception:
             if session.failed is None:
                 raise

@@ -3,7 +3,7 @@
 
 use crate::Context;
 use crate::flow::{Op, Register};
-use heist_ptx::{Constant, Diagnostic, Operand, Severity, rule};
+use heist_ptx::{AddressBase, Constant, Diagnostic, Operand, Severity, rule};
 use std::collections::HashSet;
 
 /// The instructions of the protocol, by number.
@@ -396,7 +396,14 @@ fn missing_fence(cx: &Context<'_, '_>, protocol: &Protocol) -> Option<Diagnostic
         };
         slot_reads(cx, test).into_iter().find_map(|read| {
             let mut submits = protocol.submits.iter();
-            let submit = submits.find(|&&submit| unfenced(read, submit))?;
+            let other = |submit: usize| {
+                let slots = (
+                    fixed_place(&cx.flow.ops[read], 1),
+                    fixed_place(&cx.flow.ops[submit], 0),
+                );
+                matches!(slots, (Some(one), Some(other)) if one != other)
+            };
+            let submit = submits.find(|&&submit| !other(submit) && unfenced(read, submit))?;
             Some((*submit, read))
         })
     })?;
@@ -438,6 +445,19 @@ fn slot_reads(cx: &Context<'_, '_>, test: usize) -> Vec<usize> {
         }
     }
     if loads.is_empty() { vec![test] } else { loads }
+}
+
+/// The variable that an operand is an address in, and the bytes from its start, where no register counts.
+fn fixed_place<'a>(op: &'a Op<'_>, operand: usize) -> Option<(&'a str, i64)> {
+    match op.instruction.operands.get(operand)? {
+        Operand::Address(address) => match &address.base {
+            AddressBase::Name(name) if op.roles.register_named(name).is_none() => {
+                Some((name, address.offset))
+            }
+            _ => None,
+        },
+        _ => None,
+    }
 }
 
 /// The axis of a coordinate that a decode writes to a register.

@@ -6,7 +6,7 @@ use super::group::{Does, Group, Home};
 use crate::lanes::each;
 use crate::options::Checks;
 use crate::race::access::{Access, AccessKind, Conflict, Geography, LINE};
-use crate::race::clock::{SEVERAL, WarpClock};
+use crate::race::clock::{Behind, SEVERAL, WarpClock};
 use crate::race::history::History;
 use crate::race::shadow::Floor;
 use crate::race::touch::LineTouch;
@@ -254,12 +254,20 @@ pub(crate) fn tell(
         report_unwritten(cx, group, offset);
     }
     if let Some((conflict, line)) = look.found
+        && !(matches!(group.home, Home::Shared(_)) && is_ordered_in_shared(cx, &conflict))
         && !(write && conflict.their_write && !look.checks.same_value && harmless(cx))
     {
         let offset = line * LINE as u64 + u64::from(conflict.byte);
         let conflict = named(cx, group, offset, conflict, look.pc);
         report_race(cx, group.home, offset, conflict, look.does, look.kind);
     }
+}
+
+/// Whether fences that order accesses to shared memory alone stand between the two.
+fn is_ordered_in_shared(cx: &Cx<'_>, conflict: &Conflict) -> bool {
+    let access = (conflict.agent, conflict.their_clock, conflict.their_lane);
+    let clock = &cx.warp.clock;
+    clock.knows_fenced(Behind::Restricted, access, conflict.lane)
 }
 
 /// A conflict with the lanes of both accesses where they are known, and never the same lane twice:

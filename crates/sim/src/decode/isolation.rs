@@ -5,7 +5,7 @@
 //! writes, or a race. The list has the instructions that stay within their block; any other counts
 //! as communication.
 
-use heist_ptx::{Function, Instruction, Operand, Statement};
+use heist_ptx::{Constant, Function, Instruction, Operand, Statement};
 
 /// Whether a function communicates beyond its block only by plain loads and stores. Accesses with
 /// an order are left to their [`crate::code::Reach`].
@@ -17,6 +17,27 @@ pub(crate) fn is_isolated(function: &Function) -> bool {
 /// plain accesses by fences of their own, and not by barriers.
 pub(crate) fn is_asynchronous(function: &Function) -> bool {
     function.body.iter().flatten().any(goes_by_proxy)
+}
+
+/// Whether lanes of a warp may synchronise without the others: an instruction's mask is not that of all.
+pub(crate) fn syncs_in_parts(function: &Function) -> bool {
+    function.body.iter().flatten().any(names_lanes)
+}
+
+fn names_lanes(statement: &Statement) -> bool {
+    match statement {
+        Statement::Instruction(i) => {
+            let collective = match i.opcode.base() {
+                "shfl" | "vote" | "match" | "redux" | "elect" => i.opcode.has("sync"),
+                "bar" | "barrier" => i.opcode.has("warp"),
+                _ => false,
+            };
+            let all = |operand: &Operand| matches!(operand, Operand::Constant(Constant::Int(mask)) if mask.bits() as u32 == u32::MAX);
+            collective && !i.operands.last().is_some_and(all)
+        }
+        Statement::Block(inner) => inner.iter().any(names_lanes),
+        _ => false,
+    }
 }
 
 fn goes_by_proxy(statement: &Statement) -> bool {

@@ -175,6 +175,10 @@ impl Decoder<'_> {
             .iter()
             .all(|function| isolation::is_isolated(function))
             && self.ops.iter().all(|op| op.reach != Reach::Device);
+        self.shape.in_parts = self
+            .queue
+            .iter()
+            .any(|function| isolation::syncs_in_parts(function));
         self.shape.interacts =
             !self.shape.isolated || self.ops.iter().any(|op| op.reach != Reach::Own);
         self.shape.asynchronous = self

@@ -300,6 +300,7 @@ impl Program {
                 warps_per_block: (launch.block.count() as u32).div_ceil(32),
                 blocks_per_cluster: plan.cluster.count() as u32,
                 isolated: code.shape.isolated,
+                in_parts: code.shape.in_parts,
             },
             global,
             constant_len: constants.len() as u64,

@@ -1,8 +1,8 @@
 //! One warp's access to one line of memory: its kind, its scope, its bytes, and what it may
 //! conflict with.
 
-use super::clock::Agent;
-use super::touch::LineTouch;
+use super::clock::{Agent, SEVERAL};
+use super::touch::{Crowds, LineTouch};
 use crate::lanes::Mask;
 
 /// Bytes in a line.
@@ -92,6 +92,8 @@ pub(crate) struct Access<'a> {
     pub(crate) first: u8,
     /// Whether some cell is touched by several lanes.
     pub(crate) shared: bool,
+    /// Then the lanes of each cell.
+    pub(crate) crowds: Option<&'a Crowds>,
     /// The cells with touched bytes.
     pub(crate) cells: Mask,
     /// The table of [`IN_ORDER`] that `lanes` is, where the whole line is touched.
@@ -111,8 +113,18 @@ impl<'a> Access<'a> {
             shift: part.shift,
             first: part.first,
             shared: part.shared,
+            crowds: part.crowds,
             cells: part.cells,
             order: part.order,
+        }
+    }
+
+    /// The lanes that touch a cell.
+    pub(crate) fn crowd(&self, cell: usize) -> Mask {
+        match (self.lanes[cell & 31], self.crowds) {
+            (SEVERAL, Some(crowds)) => crowds[cell & 31],
+            (SEVERAL, None) => Mask::MAX,
+            (lane, _) => 1 << (lane & 31),
         }
     }
 
@@ -150,6 +162,8 @@ pub(crate) struct Geography {
     pub(crate) blocks_per_cluster: u32,
     /// Whether the kernel has no means to order one block's accesses before another's.
     pub(crate) isolated: bool,
+    /// Whether lanes of a warp may synchronise without the others.
+    pub(crate) in_parts: bool,
 }
 
 impl Geography {

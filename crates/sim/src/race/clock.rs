@@ -77,17 +77,19 @@ pub(crate) struct Clock {
 }
 
 /// What a special fence orders: generic accesses to shared or global memory before later
-/// asynchronous ones, `mbarrier.init`s only, or operations in tensor memory.
+/// asynchronous ones, `mbarrier.init`s only, operations in tensor memory, or accesses to shared
+/// memory alone.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Behind {
     Shared,
     Global,
     Inits,
     Tensor,
+    Restricted,
 }
 
 impl Behind {
-    const COUNT: usize = 4;
+    const COUNT: usize = 5;
 }
 
 impl Clock {
@@ -377,6 +379,21 @@ impl WarpClock {
             || self.partial.iter().any(|(lanes, known)| {
                 lanes >> (lane & 31) & 1 != 0 && known.has_fenced(kind, agent, clock, their)
             })
+    }
+
+    /// The lanes in `lanes` learn what `clock` holds of accesses to shared memory.
+    pub(crate) fn acquire_restricted(&mut self, clock: &Clock, lanes: Mask, live: Mask) {
+        let mut behind = clock.clone();
+        let inside = std::mem::take(&mut behind.fenced);
+        if let Some(inside) = &inside[Behind::Restricted as usize] {
+            behind.join(inside);
+        }
+        let mut fence = Clock {
+            fenced: inside,
+            ..Clock::default()
+        };
+        fence.fenced[Behind::Restricted as usize] = Some(Arc::new(behind));
+        self.acquire(&fence, lanes, live);
     }
 
     /// The lanes in `lanes` learn what `clock` holds.

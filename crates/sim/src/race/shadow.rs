@@ -52,6 +52,7 @@ impl Plain {
             bytes: u128::MAX,
             cells: Mask::MAX,
             lanes: IN_ORDER[usize::from(self.order) % IN_ORDER.len()],
+            crowds: None,
             pc: self.pc,
             pcs: None,
             carried: 0,
@@ -264,7 +265,7 @@ impl Line {
                 more.retain(|trace| trace.bytes != 0);
             }
             if access.write {
-                more.push(Trace::of(access, agent, now), floor);
+                more.push(Trace::of(access, (agent, now), geography.in_parts), floor);
                 more.last = more.list.len() - 1;
             } else {
                 more.remember_read(access, (agent, now), geography, floor);
@@ -350,6 +351,7 @@ impl Line {
             bytes,
             cells: cell_mask(bytes, 2, 0),
             lanes: [SEVERAL; 32],
+            crowds: None,
             pc,
             pcs: None,
             carried: 0,
@@ -403,6 +405,7 @@ impl Line {
                 bytes,
                 cells: cell_mask(bytes, 2, 0),
                 lanes: [SEVERAL; 32],
+                crowds: None,
                 pc,
                 pcs: None,
                 carried,
@@ -450,7 +453,7 @@ impl Traces {
         if geography.isolated {
             self.crowded |= access.bytes & self.read_elsewhere(geography, agent);
         }
-        self.push(Trace::of(access, agent, now), floor);
+        self.push(Trace::of(access, (agent, now), geography.in_parts), floor);
         self.last = self.list.len() - 1;
     }
 

@@ -181,6 +181,16 @@ impl Fences {
     }
 }
 
+impl Fences {
+    /// What a fence of this scope by these lanes may acquire, which a later one may, too.
+    pub(crate) fn seen(&self, lanes: Mask, scope: Scope) -> Vec<(Mask, Arc<Clock>)> {
+        let reaches = |one: &&Seen| one.offer.needs <= scope && one.lanes & lanes != 0;
+        let seen = self.seen.iter().filter(reaches);
+        seen.map(|one| (one.lanes & lanes, Arc::clone(&one.offer.clock)))
+            .collect()
+    }
+}
+
 /// What one block has released through a place.
 #[derive(Clone, Debug)]
 struct Released {
@@ -346,6 +356,7 @@ mod tests {
         warps_per_block: 1,
         blocks_per_cluster: 1,
         isolated: false,
+        in_parts: false,
     };
 
     /// Whether a fence and a flag of these scopes synchronise block 0 with block 1: the scopes of

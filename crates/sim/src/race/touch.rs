@@ -16,6 +16,9 @@ pub(crate) struct Touch<'a> {
     pub(crate) size: u32,
 }
 
+/// The lanes that touch each cell of a line.
+pub(crate) type Crowds = [Mask; 32];
+
 /// The part of a touch that lies in one line.
 pub(crate) struct LineTouch<'a> {
     pub(crate) line: u64,
@@ -26,6 +29,8 @@ pub(crate) struct LineTouch<'a> {
     pub(crate) first: u8,
     /// Whether some cell is touched by several lanes.
     pub(crate) shared: bool,
+    /// Then the lanes of each cell.
+    pub(crate) crowds: Option<&'a Crowds>,
     /// The cells that are touched.
     pub(crate) cells: Mask,
     /// The table of [`IN_ORDER`] that `lanes` is, where the whole line is touched.
@@ -76,6 +81,7 @@ impl Touch<'_> {
                         shift: 2,
                         first: 0,
                         shared: false,
+                        crowds: None,
                         cells: ALL,
                         order: Some(table as u8),
                     });
@@ -128,6 +134,15 @@ impl Touch<'_> {
                     lanes[cell & 31] = lane as u8;
                 }
             }
+            let mut crowds = [0; 32];
+            if shared != 0 {
+                for lane in each(here) {
+                    let cell = ((self.offsets[lane] - base) >> shift) as usize;
+                    for cell in cell..cell + width as usize {
+                        crowds[cell & 31] |= 1 << lane;
+                    }
+                }
+            }
             for cell in each(shared) {
                 lanes[cell] = SEVERAL;
             }
@@ -139,6 +154,7 @@ impl Touch<'_> {
                 shift,
                 first,
                 shared: shared != 0,
+                crowds: (shared != 0).then_some(&crowds),
                 cells,
                 order: None,
             });

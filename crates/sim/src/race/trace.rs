@@ -2,6 +2,7 @@
 
 use super::access::{Access, AccessKind, Conflict, Geography};
 use super::clock::{Agent, SEVERAL, WarpClock};
+use super::touch::Crowds;
 use crate::lanes::{Mask, each};
 
 /// An instruction for each cell.
@@ -20,6 +21,8 @@ pub(super) struct Trace {
     /// The cells that have some of these bytes.
     pub(super) cells: Mask,
     pub(super) lanes: [u8; 32],
+    /// The lanes of each cell, in kernels whose lanes synchronise in parts.
+    pub(super) crowds: Option<Box<Crowds>>,
     /// The instruction, and the one of each cell where they differ.
     pub(super) pc: u32,
     pub(super) pcs: Option<Places>,
@@ -47,7 +50,7 @@ pub(super) struct Observer {
 const MOST_OBSERVERS: usize = 8;
 
 impl Trace {
-    pub(super) fn of(access: &Access<'_>, agent: Agent, clock: u32) -> Trace {
+    pub(super) fn of(access: &Access<'_>, (agent, clock): (Agent, u32), in_parts: bool) -> Trace {
         Trace {
             agent,
             clock,
@@ -58,6 +61,7 @@ impl Trace {
             bytes: access.bytes,
             cells: access.cells,
             lanes: *access.lanes,
+            crowds: in_parts.then(|| Box::new(std::array::from_fn(|cell| access.crowd(cell)))),
             pc: access.pc,
             pcs: None,
             carried: carried_by(access),
@@ -217,6 +221,16 @@ impl Trace {
     /// Adds an access that belongs to this trace. `spare` are boxes to use again.
     #[inline(always)]
     pub(super) fn merge(&mut self, access: &Access<'_>, spare: &mut Vec<Places>) {
+        if let Some(crowds) = &mut self.crowds {
+            for cell in each(access.cells) {
+                let before = if self.cells >> cell & 1 != 0 {
+                    crowds[cell]
+                } else {
+                    0
+                };
+                crowds[cell] = before | access.crowd(cell);
+            }
+        }
         let carried = carried_by(access);
         if carried != 0 {
             // Nobody has seen the new value yet, nor will anybody see the one before it.
@@ -266,8 +280,8 @@ impl Trace {
             let byte = overlap.trailing_zeros();
             overlap &= !(((1u128 << width) - 1) << (byte & !(width - 1)));
             let their_lane = self.lanes[self.cell(byte)];
-            let lane =
-                access.lanes[((byte - u32::from(access.first)) >> access.shift) as usize & 31];
+            let cell = ((byte - u32::from(access.first)) >> access.shift) as usize & 31;
+            let lane = access.lanes[cell];
             if self.agent == clock.agent
                 && !self.kind.by_proxy()
                 && lane == their_lane
@@ -279,6 +293,13 @@ impl Trace {
                 || self.is_observed(byte, clock, lane)
             {
                 continue;
+            }
+            let (mut lane, mut their_lane) = (lane, their_lane);
+            if lane == SEVERAL || their_lane == SEVERAL {
+                match self.unordered(access.crowd(cell), self.cell(byte), clock) {
+                    Some(both) => (lane, their_lane) = both,
+                    None => continue,
+                }
             }
             return Some(Conflict {
                 byte,
@@ -292,6 +313,30 @@ impl Trace {
             });
         }
         None
+    }
+}
+
+impl Trace {
+    /// A lane of some, and one that came to a cell before, of which the first does not know; each is
+    /// [`SEVERAL`] where it was not kept which they were.
+    fn unordered(&self, lanes: Mask, cell: usize, clock: &WarpClock) -> Option<(u8, u8)> {
+        let own = self.agent == clock.agent && !self.kind.by_proxy();
+        let unknown = |their: u8, lane: u8| {
+            !(own && their == lane && lane != SEVERAL)
+                && !clock.knows(self.agent, self.clock, their, lane)
+        };
+        let theirs = match (self.lanes[cell & 31], &self.crowds) {
+            (SEVERAL, Some(crowds)) => crowds[cell & 31],
+            (SEVERAL, None) => {
+                let lane = each(lanes).find(|&lane| unknown(SEVERAL, lane as u8));
+                return lane.map(|lane| (lane as u8, SEVERAL));
+            }
+            (lane, _) => 1 << (lane & 31),
+        };
+        each(lanes).find_map(|lane| {
+            let their = each(theirs).find(|&their| unknown(their as u8, lane as u8))?;
+            Some((lane as u8, their as u8))
+        })
     }
 }
 

@@ -7,7 +7,7 @@
 
 use super::memory::region::{Region, Word};
 use crate::lanes::{ALL, LANES, Mask};
-use crate::race::touch::{LineTouch, Touch};
+use crate::race::touch::{Crowds, LineTouch, Touch};
 
 /// Bytes that each lane touches.
 pub(crate) const WORD: u32 = 4;
@@ -28,6 +28,7 @@ pub(crate) struct Part {
     shift: u8,
     first: u8,
     shared: bool,
+    crowds: Option<Box<Crowds>>,
     cells: Mask,
     order: Option<u8>,
 }
@@ -53,6 +54,7 @@ impl Part {
             shift: self.shift,
             first: self.first,
             shared: self.shared,
+            crowds: self.crowds.as_deref(),
             cells: self.cells,
             order: self.order,
         }
@@ -177,6 +179,7 @@ impl Pattern {
                 shift: line.shift,
                 first: line.first,
                 shared: line.shared,
+                crowds: line.crowds.map(|crowds| Box::new(*crowds)),
                 cells: line.cells,
                 order: line.order,
             });

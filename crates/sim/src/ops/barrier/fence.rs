@@ -57,6 +57,16 @@ pub(crate) fn decode(d: &mut Decoder<'_>, i: &Instruction, mods: &Mods<'_>) -> D
             fence_inits(cx);
             Flow::Next
         })
+    } else if let Some(restricted) = mods
+        .all
+        .iter()
+        .find(|text| text.starts_with("sync_restrict"))
+    {
+        let acquires = restricted.contains("cluster");
+        with(move |cx| {
+            restricted_fence(cx, scope, acquires);
+            Flow::Next
+        })
     } else {
         // `fence.acquire` and `fence.release` are one side of `fence.acq_rel` each.
         let sides = Sides {
@@ -111,6 +121,24 @@ fn fence_inits(cx: &mut Cx<'_>) {
         let (lanes, live) = (cx.mask, cx.warp.live);
         let clock = cx.warp.clock.fence(&[Behind::Inits], lanes, live);
         cx.warp.fences.fence_beside(lanes, Scope::Cluster, clock);
+    }
+}
+
+/// `fence.acquire.sync_restrict::shared::cluster` and `fence.release.sync_restrict::shared::cta` order
+/// accesses to shared memory, and no others.
+fn restricted_fence(cx: &mut Cx<'_>, scope: Scope, acquires: bool) {
+    if !cx.machine.options.checks.races {
+        return;
+    }
+    let (lanes, live) = (cx.mask, cx.warp.live);
+    if acquires {
+        for (lanes, clock) in cx.warp.fences.seen(lanes, scope) {
+            cx.warp.clock.acquire_restricted(&clock, lanes, live);
+        }
+    } else {
+        let kinds = &[Behind::Restricted, Behind::Inits];
+        let clock = cx.warp.clock.fence(kinds, lanes, live);
+        cx.warp.fences.fence_beside(lanes, scope, clock);
     }
 }
 

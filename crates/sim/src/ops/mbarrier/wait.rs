@@ -18,6 +18,9 @@ use std::sync::Arc;
 /// How long a `try_wait` waits before it gives up, in cycles.
 const PATIENCE: u64 = 2000;
 
+/// How many of them give up at once in schedules other than the first: the time is the system's.
+const HASTY: u64 = 8;
+
 /// `test_wait` and `try_wait`, by state or by parity.
 pub(super) fn decode(d: &mut Decoder<'_>, i: &Instruction, mods: &Mods<'_>) -> Decoded<()> {
     let o = &i.operands;
@@ -127,7 +130,8 @@ impl Waiter {
         let live = cx.warp.live;
         if let Some((rank, offset)) = waits {
             let stuck = cx.note_failure();
-            if (self.blocks && !resumed) || stuck {
+            let hasty = cx.machine.options.seed != 0 && cx.machine.rng.one_in(HASTY);
+            if (self.blocks && !resumed && !hasty) || stuck {
                 cx.fragment.resumed = true;
                 // A wait that has failed often while nothing happened lasts until something does.
                 let until = if stuck { u64::MAX } else { cx.now() + PATIENCE };

@@ -9,6 +9,7 @@ const ONE_BLOCK: Geography = Geography {
     warps_per_block: 3,
     blocks_per_cluster: 1,
     isolated: true,
+    in_parts: false,
 };
 
 /// An access of a warp.

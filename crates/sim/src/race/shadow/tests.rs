@@ -6,6 +6,7 @@ const WIDE: Geography = Geography {
     warps_per_block: 2,
     blocks_per_cluster: 1,
     isolated: false,
+    in_parts: false,
 };
 
 fn identity() -> [u8; 32] {
@@ -22,6 +23,7 @@ fn access(write: bool, lanes: &[u8; 32]) -> Access<'_> {
         shift: 2,
         first: 0,
         shared: false,
+        crowds: None,
         cells: ALL,
         order: None,
     }
@@ -96,6 +98,7 @@ fn lanes_of_one_warp_race_until_they_synchronise() {
 fn readers_of_isolated_blocks_are_not_all_remembered() {
     let apart = Geography {
         isolated: true,
+        in_parts: false,
         ..WIDE
     };
     let floor = Floor::default();

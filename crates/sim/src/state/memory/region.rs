@@ -367,6 +367,20 @@ impl Region {
         }
     }
 
+    /// Marks bytes of one line as never written.
+    pub(crate) fn unmark(&mut self, offset: u64, len: usize) {
+        if self.written.is_empty() {
+            let bytes = self
+                .base
+                .as_ref()
+                .map_or(self.data.len(), |base| base.len());
+            self.written = vec![u128::MAX; bytes.div_ceil(LINE)];
+        }
+        if let Some(line) = self.written.get_mut(offset as usize / LINE) {
+            *line &= !run(offset as usize % LINE, len);
+        }
+    }
+
     /// Marks some bytes of one line as written.
     #[inline]
     pub(crate) fn mark_line(&mut self, line: u64, bytes: u128) {

@@ -174,6 +174,7 @@ impl Cx<'_> {
                     shift: 2,
                     first: 0,
                     shared: false,
+                    crowds: None,
                     cells: crate::race::trace::cell_mask(bytes, 2, 0),
                     order: None,
                 };
