@@ -322,8 +322,8 @@ impl Trace {
     fn unordered(&self, lanes: Mask, cell: usize, clock: &WarpClock) -> Option<(u8, u8)> {
         let own = self.agent == clock.agent && !self.kind.by_proxy();
         let unknown = |their: u8, lane: u8| {
-            !(own && their == lane && lane != SEVERAL)
-                && !clock.knows(self.agent, self.clock, their, lane)
+            let same = own && their == lane && lane != SEVERAL;
+            !(same || clock.knows(self.agent, self.clock, their, lane))
         };
         let theirs = match (self.lanes[cell & 31], &self.crowds) {
             (SEVERAL, Some(crowds)) => crowds[cell & 31],
