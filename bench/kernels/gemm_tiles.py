@@ -25,6 +25,7 @@ import torch
 
 CUDA = ctypes.CDLL("libcuda.so.1")
 SHARED_ATTRIBUTE = 8
+OVERLAPPING_ATTRIBUTE = 6
 ELEMENTS = {"U8": 0, "F16": 6, "F32": 7, "Bf16": 9, "Tf32": 11}
 SWIZZLES = {"None": 0, "Bytes32": 1, "Bytes64": 2, "Bytes128": 3}
 PROMOTIONS = {"None": 0, "Bytes64": 1, "Bytes128": 2, "Bytes256": 3}
@@ -63,6 +64,34 @@ class Map(ctypes.Structure):
             f"tensor map {told}",
         )
         return at
+
+
+class Attribute(ctypes.Structure):
+    """An attribute of a launch: its number, and a value of 64 bytes."""
+
+    _fields_ = [("number", ctypes.c_uint64), ("value", ctypes.c_uint32 * 16)]
+
+
+class Config(ctypes.Structure):
+    """What `cuLaunchKernelEx` takes besides the kernel and its parameters."""
+
+    _fields_ = [
+        ("grid", ctypes.c_uint * 3),
+        ("block", ctypes.c_uint * 3),
+        ("shared", ctypes.c_uint),
+        ("stream", ctypes.c_void_p),
+        ("attributes", ctypes.POINTER(Attribute)),
+        ("count", ctypes.c_uint),
+    ]
+
+
+def launch(handle, step, pointers, stream):
+    """Puts a step into a stream; one that waits by itself may begin before the one before it has ended."""
+    attribute = Attribute(OVERLAPPING_ATTRIBUTE, (ctypes.c_uint32 * 16)(1))
+    grid, block = ((ctypes.c_uint * 3)(*step[name]) for name in ("grid", "block"))
+    count = 1 if step["overlaps"] else 0
+    config = Config(grid, block, step["shared"], stream, ctypes.pointer(attribute), count)
+    check(CUDA.cuLaunchKernelEx(ctypes.byref(config), handle, pointers, None), step["entry"])
 
 
 FUNCTIONS = {}
@@ -154,12 +183,19 @@ class Arm:
     def __call__(self):
         stream = ctypes.c_void_p(torch.cuda.current_stream().cuda_stream)
         for handle, step, pointers in self.steps:
-            check(
-                CUDA.cuLaunchKernel(
-                    handle, *step["grid"], *step["block"], step["shared"], stream, pointers, None
-                ),
-                step["entry"],
-            )
+            launch(handle, step, pointers, stream)
+
+
+def apart(arms):
+    """Each arm, and where it may overlap the launch before it, the same without; the same with one of two steps that may."""
+    for arm in arms:
+        yield arm
+        overlapping = [number for number, step in enumerate(arm["steps"]) if step["overlaps"]]
+        for kept in ([], *([number] for number in overlapping if len(overlapping) > 1)):
+            if overlapping:
+                steps = [dict(step, overlaps=number in kept) for number, step in enumerate(arm["steps"])]
+                name = "apart" if not kept else f"overlap={kept[0]}"
+                yield dict(arm, name=f"{arm['name']} {name}", steps=steps)
 
 
 def graph_of(work, calls):
@@ -632,11 +668,15 @@ def main():
     parser.add_argument("--arch", default="sm_90a")
     parser.add_argument("--out", default=None)
     parser.add_argument("--plans", default=None, help="a file to which a line is added for each plan, for gemm_fit")
+    parser.add_argument("--apart", type=int, default=0, help="the first so many plans also without overlap")
     parser.add_argument("--limit", type=float, default=1e9, help="seconds after which to stop")
     options = parser.parse_args()
     began = time.time()
     problems = json.load(open(os.path.join(options.directory, options.sweep)))
     problems = [problem for problem in problems if options.only in problem["name"]]
+    for problem in problems:
+        arms = problem["arms"]
+        problem["arms"] = [*apart(arms[: options.apart]), *arms[options.apart :]]
     files = sorted(
         {step["ptx"] for problem in problems for arm in problem["arms"] for step in arm["steps"]}
     )
@@ -680,7 +720,7 @@ def main():
         if options.plans and not grouped and problem["input"] == "bf16":
             with open(options.plans, "a") as file:
                 file.writelines(
-                    f"{m} {n} {k} {name} {us:.3f} {peer:.3f}\n" for name, us in medians.items() if name != "cuBLAS"
+                    f"{m} {n} {k} {name} {us:.3f} {peer:.3f}\n" for name, us in medians.items() if name != "cuBLAS" and " " not in name
                 )
         torch.cuda.empty_cache()
     print(f"{time.time() - began:.0f} s")

@@ -62,7 +62,7 @@ pub(crate) fn describe(
         steps.push(json!({
             "ptx": file, "entry": step.entry, "grid": step.launch.grid.to_array(),
             "block": step.launch.block.to_array(), "shared": step.launch.dynamic_shared,
-            "params": params?,
+            "overlaps": step.overlaps, "params": params?,
         }));
     }
     let buffers: Vec<Value> = job

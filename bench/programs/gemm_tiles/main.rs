@@ -12,7 +12,9 @@
 //! it chooses first, then every tile shape), `groups` (grouped multiplications, in every
 //! variant), `random-groups` (drawn at random: what is chosen, then tile shapes), `scaled-groups` (those of 8-bit floats: what is chosen, then tile shapes) or
 //! `experts` (layers of experts, in pairs of tile shapes). Shapes are from models, and odd
-//! ones; others are given as 1544x1544x1544: m, n, k. `random:7:40` stands for 40 drawn with the seed 7.
+//! ones; others are given as 1544x1544x1544: m, n, k. `random:7:40` stands for 40 drawn with the seed 7. Words besides shapes:
+//! tiles such as `wgmma:128x128x64/6` are the only ones then, `tf32` or `f16` is the type of the operands, and `tensor`, `rows` or `blocks` the only
+//! kind of scales of the set `tiny`.
 
 mod groups;
 #[path = "../launches.rs"]
@@ -411,11 +413,22 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
         _ => {}
     }
     let (mut written, mut all) = (BTreeMap::new(), Vec::new());
-    let half =
-        |&(m, n, k): &(u32, u32, u32)| Gemm::new(m, n, k, Input::Bf16, Output::Bf16, Layout::Nt);
-    let given: Vec<Vec<_>> = rest
+    let words: Vec<&str> = rest.iter().skip(1).map(String::as_str).collect();
+    let only: Vec<Tiling> = words.iter().filter_map(|word| word.parse().ok()).collect();
+    let kinds = ["tensor", "rows", "blocks"];
+    let kind = words.iter().find(|word| kinds.contains(word));
+    let (input, output) = match &words {
+        words if words.contains(&"tf32") => (Input::Tf32, Output::F32),
+        words if words.contains(&"f16") => (Input::F16, Output::F16),
+        _ => (Input::Bf16, Output::Bf16),
+    };
+    let half = |&(m, n, k): &(u32, u32, u32)| Gemm::new(m, n, k, input, output, Layout::Nt);
+    let named = |word: &&str| {
+        word.parse::<Tiling>().is_ok() || ["tf32", "f16"].contains(word) || kinds.contains(word)
+    };
+    let given: Vec<Vec<_>> = words
         .iter()
-        .skip(1)
+        .filter(|word| !named(word))
         .map(|word| shapes(word))
         .collect::<Result<_, _>>()?;
     let given = given.concat();
@@ -439,6 +452,7 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
             problems.push(word);
         }
     }
+    problems.retain(|problem| kind.is_none_or(|kind| problem.scales.to_string() == *kind));
     for problem in problems {
         let chosen = || -> Result<_, KernelError> {
             let variant = FAMILY.choose(None, &problem, H200)?;
@@ -447,6 +461,13 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
             Ok((name, Ok(job)))
         };
         let jobs: Vec<(String, Result<Job, KernelError>)> = match set {
+            _ if !only.is_empty() => only
+                .iter()
+                .map(|tiling| {
+                    let job = job_with_tiling(&problem, *tiling, None, H200);
+                    (tiling.to_string(), job)
+                })
+                .collect(),
             "chosen" => vec![chosen()?],
             "orders" => orders(&problem)
                 .into_iter()

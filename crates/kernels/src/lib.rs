@@ -20,6 +20,7 @@ pub mod gemm;
 pub mod grouped;
 pub mod job;
 mod listing;
+mod overlap;
 pub mod plan;
 mod space;
 pub mod synthetic;

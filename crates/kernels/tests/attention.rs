@@ -585,25 +585,7 @@ fn launches_that_overlap_read_nothing_too_early() {
                 .unwrap_or_else(|error| panic!("{case}: {error}"));
             for step in job.steps.iter().filter(|step| step.overlaps) {
                 overlapping[which] += 1;
-                let text = step.ptx();
-                let (before, after) = text
-                    .split_once("griddepcontrol.wait")
-                    .unwrap_or_else(|| panic!("{case}: {} does not wait", step.entry));
-                let touches = [
-                    "ld.global",
-                    "st.global",
-                    "atom.",
-                    "red.global",
-                    "cp.async",
-                    "prefetch",
-                ];
-                for early in touches {
-                    assert!(!before.contains(early), "{case}: {early} before the wait");
-                }
-                assert!(
-                    !after.contains("ld.global.nc"),
-                    "{case}: a load of read-only data"
-                );
+                common::waits_before_it_touches(step, &case.to_string());
             }
         }
     }

@@ -3,8 +3,8 @@
 mod common;
 
 use heist_kernels::gemm::{
-    Activation, Config, Epilogue, FAMILY, Gemm, Input, Layout, Major, Output, Tiling, job_with,
-    job_with_tiling, prepared, schedule,
+    Activation, Config, Epilogue, FAMILY, Gemm, Input, Layout, Major, Output, Scales, Tiling,
+    job_with, job_with_tiling, prepared, schedule,
 };
 use heist_run::Settings;
 use heist_sched::{AnyOrder, Grouped, Schedule, TileSource};
@@ -721,5 +721,46 @@ fn batches() {
         let (_, target) = common::device("a100");
         let error = FAMILY.plan(None, &problem, target).expect_err("no plan");
         assert!(error.to_string().contains("a batch is"), "{error}");
+    }
+}
+
+/// Launches wait for the one before them by themselves, where they gain by it, and the second one of shares does.
+#[test]
+fn launches_that_overlap_read_nothing_too_early() {
+    let (_, target) = common::device("h200");
+    let half = |m, n, k| Gemm::new(m, n, k, Input::Bf16, Output::Bf16, Layout::Nt);
+    let tiny = Gemm::new(64, 512, 1024, Input::E4m3, Output::Bf16, Layout::Nt);
+    for (problem, tiling, overlapping) in [
+        (half(1024, 1024, 1024), "wgmma:64x128x64/8", &[true][..]),
+        (half(4096, 4096, 4096), "wgmma:128x256x64/4", &[true]),
+        (half(1, 4096, 4096), "wgmma:64x8x64/12/swapped", &[true]),
+        (
+            half(3000, 3000, 3000),
+            "wgmma:192x192x64/4/cluster=2",
+            &[true],
+        ),
+        (
+            half(256, 1024, 4096),
+            "wgmma:64x64x64/12/split=2/cluster=depth",
+            &[true],
+        ),
+        (tiny.scales(Scales::Blocks), "wgmma:64x64x64/6", &[true]),
+        // Of shares the second one alone.
+        (
+            half(512, 512, 16384),
+            "wgmma:128x128x64/6/split=8",
+            &[false, true],
+        ),
+        // Factors that are read as data that nobody writes.
+        (tiny.scales(Scales::Rows), "wgmma:64x64x64/6", &[false]),
+    ] {
+        let tiling: Tiling = tiling.parse().expect("a tile shape");
+        let job = job_with_tiling(&problem, tiling, None, target).expect("a job");
+        let found: Vec<bool> = job.steps.iter().map(|step| step.overlaps).collect();
+        assert_eq!(found, overlapping, "{}", job.name);
+        for step in job.steps.iter().filter(|step| step.overlaps) {
+            common::waits_before_it_touches(step, &job.name);
+            assert!(step.ptx().contains("griddepcontrol.launch_dependents"));
+        }
     }
 }

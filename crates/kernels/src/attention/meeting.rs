@@ -1,17 +1,6 @@
-//! Where warps of a block meet, and launches.
+//! Where warps of a block meet.
 
 use heist_builder::{BarrierSpec, Kernel, Val, Waiter};
-
-/// Waits for the launch before this one, where this one was allowed to begin before its end, and lets the
-/// next one begin: its blocks set out while the last ones of this launch work.
-///
-/// Before it nothing is read or written that another launch may touch. After it nothing of the kind is
-/// read by loads of read-only data, which may have been cached before.
-pub(super) fn overlap(k: &Kernel<'_>) {
-    k.comment("the launch before has ended");
-    k.wait_for_dependency();
-    k.launch_dependents();
-}
 
 /// A barrier of some warps: an mbarrier at which every lane arrives.
 ///

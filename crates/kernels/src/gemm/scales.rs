@@ -10,8 +10,15 @@ use heist_builder::{Global, Kernel, Ptr, Val, Var};
 
 /// Elements of the depth, and of B's columns, that have a scale in common.
 pub(crate) const BLOCK: u32 = 128;
-/// Columns of a tile that always have a scale of B in common.
-const CHUNK: u32 = 64;
+
+/// Columns of a tile that always have a scale of B in common: tiles of whole blocks begin with one.
+const fn chunk(cols: u32) -> u32 {
+    if cols.is_multiple_of(BLOCK) {
+        BLOCK
+    } else {
+        64
+    }
+}
 
 /// Scales for each row of A and block of the depth, and for each block of B of 128
 /// columns by 128 elements of the depth.
@@ -38,8 +45,10 @@ pub(crate) struct BlockScales<'k> {
 pub(crate) struct Fetched<'k> {
     /// Of its two rows, 8 apart.
     rows: Vec<Scale<'k>>,
-    /// Of its columns: two neighbours of every 8, or one for every 64.
+    /// Of its columns: two neighbours of every 8, or one for every [`chunk`].
     cols: Vec<Scale<'k>>,
+    /// Columns that have one in common.
+    chunk: u32,
 }
 
 /// A scale, and where those of its row, or of its block of columns, begin.
@@ -71,14 +80,16 @@ impl<'k> BlockScales<'k> {
             value: k.var(0.0f32),
             of_a: false,
         };
+        let chunk = chunk(cols);
         match self.swapped {
             false => {
                 let down = row + (k.warp_uniform() & 3) * 16 + (lane >> 2);
                 Fetched {
                     rows: [0, 8].map(|further| of_a(down + further)).into(),
-                    cols: (0..cols.div_ceil(CHUNK))
-                        .map(|chunk| of_b(col + chunk * CHUNK))
+                    cols: (0..cols.div_ceil(chunk))
+                        .map(|number| of_b(col + number * chunk))
                         .collect(),
+                    chunk,
                 }
             }
             true => {
@@ -89,6 +100,7 @@ impl<'k> BlockScales<'k> {
                     cols: (0..cols / 4)
                         .map(|number| of_a(across + (number / 2 * 8 + number % 2)))
                         .collect(),
+                    chunk,
                 }
             }
         }
@@ -114,6 +126,7 @@ impl<'k> BlockScales<'k> {
         let products = cols.map(|col| rows.iter().map(|row| *row * col).collect());
         Factors {
             products: products.collect(),
+            chunk: from.chunk,
             swapped: self.swapped,
         }
     }
@@ -123,6 +136,8 @@ impl<'k> BlockScales<'k> {
 pub(crate) struct Factors<'k> {
     /// For each scale of columns, its products with those of the rows.
     products: Vec<Vec<Val<'k, f32>>>,
+    /// Columns that have one in common.
+    chunk: u32,
     swapped: bool,
 }
 
@@ -131,7 +146,7 @@ impl<'k> Factors<'k> {
     pub(crate) fn block(&self, index: usize) -> [Val<'k, f32>; 4] {
         match self.swapped {
             false => {
-                let of = &self.products[index * 8 / CHUNK as usize];
+                let of = &self.products[index * 8 / self.chunk as usize];
                 [of[0], of[0], of[1], of[1]]
             }
             true => {

@@ -10,6 +10,7 @@ use super::tiling::Tiling;
 use crate::error::KernelError;
 use crate::family::Target;
 use crate::job::{Step, buffer};
+use crate::overlap::overlap;
 use heist_builder::{
     Arch, BuildError, BuiltKernel, Global, Kernel, KernelSpec, On, Val, bf16, f16, kernel_params,
 };
@@ -85,6 +86,7 @@ fn build(form: Form, output: Output, arch: Arch) -> Result<BuiltKernel<SplitArgs
 }
 
 fn sum<'k, O: Stored>(k: &Kernel<'k>, args: &SplitArgs<On<'k>>, form: Form) {
+    overlap(k);
     let quads = THREADS / form.parts;
     let t = k.thread_index();
     let (own, part) = (t % quads, t / quads);

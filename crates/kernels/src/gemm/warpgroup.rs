@@ -63,6 +63,8 @@ pub(crate) struct Ends<'p, 'k> {
     group: Val<'k, u32>,
     /// How a tile is left half done, where it can be.
     pieces: Option<Pieces<'k>>,
+    /// Whether the next launch may begin once this block has issued its last copies.
+    lets_next: bool,
 }
 
 /// One of the two operands as the copy engine knows it, and where a tile begins
@@ -273,7 +275,13 @@ impl<'p, 'k> Ends<'p, 'k> {
             ahead: k.var(0u32).named("ahead"),
             group: k.warp_uniform() / 4,
             pieces: None,
+            lets_next: false,
         }
+    }
+
+    /// The same, and the next launch may begin once this block has issued its last copies.
+    pub(crate) fn letting_next(self, lets_next: bool) -> Ends<'p, 'k> {
+        Ends { lets_next, ..self }
     }
 
     /// The same, and tiles can be left half done, unless rows are gathered.
@@ -676,7 +684,12 @@ impl<'p, 'k> Ends<'p, 'k> {
     pub(crate) fn finish(&self) {
         let k = self.k;
         k.if_(self.group.eq(0u32), || {
-            k.one_thread(|| self.producer.drain());
+            k.one_thread(|| {
+                if self.lets_next {
+                    k.launch_dependents();
+                }
+                self.producer.drain();
+            });
             k.sync_warp();
         });
         if self.tiling.cluster.count() > 1 {

@@ -1,7 +1,7 @@
 //! Jobs on the simulated GPU: everything that the simulator finds is an error.
 #![allow(dead_code)] // each test uses a part
 
-use heist_kernels::{Job, Target};
+use heist_kernels::{Job, Step, Target};
 use heist_run::{Device, Program, Settings};
 use std::time::Duration;
 
@@ -47,4 +47,27 @@ pub(crate) fn run(job: &mut Job, device: &Device, settings: &Settings) {
         assert!(found.is_empty(), "{what}: {:#?}", found.first());
         job.absorb(&execution.outcome);
     }
+}
+
+/// Fails where a launch that may begin before the one before it has ended touches memory before its wait, or reads it by
+/// loads of read-only data: those may have been cached before that launch ended.
+pub(crate) fn waits_before_it_touches(step: &Step, what: &str) {
+    let text = step.ptx();
+    let (before, after) = text
+        .split_once("griddepcontrol.wait")
+        .unwrap_or_else(|| panic!("{what}: {} does not wait", step.entry));
+    for early in [
+        "ld.global",
+        "st.global",
+        "atom.",
+        "red.global",
+        "cp.async",
+        "prefetch.global",
+    ] {
+        assert!(!before.contains(early), "{what}: {early} before the wait");
+    }
+    assert!(
+        !after.contains("ld.global.nc"),
+        "{what}: a load of read-only data"
+    );
 }

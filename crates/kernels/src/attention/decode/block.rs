@@ -7,10 +7,11 @@ use super::combine::{Parts, by_last_block};
 use super::rows::Rows;
 use super::shape::{Combine, DecodeShape, PANEL, Spec, Storage, WARPS};
 use super::work::{Part, Work};
-use crate::attention::meeting::{Meeting, overlap};
+use crate::attention::meeting::Meeting;
 use crate::attention::params::Element;
 use crate::attention::problem::Layout;
 use crate::attention::score::Scores;
+use crate::overlap::overlap;
 use heist_builder::{
     Bool, BulkConsumer, BulkProducer, Kernel, Landing, On, Order, Scope, SharedTile, TileSpec, Val,
     f16,

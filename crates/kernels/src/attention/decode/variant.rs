@@ -7,13 +7,13 @@ use super::{DecodeArgs, append, block, combine, heuristics, latent, tiny};
 use crate::attention::append::NEW;
 use crate::attention::cache::Cache;
 use crate::attention::kernel::{Strides, buffers, contents, log_sum_strides, window};
-use crate::attention::meeting::overlap;
 use crate::attention::params::Element;
 use crate::attention::problem::{Dtype, Lengths, Problem};
 use crate::attention::score::{Modified, Parameters, Scores, Scoring};
 use crate::built::built;
 use crate::family::{Target, Variant};
 use crate::job::buffer;
+use crate::overlap::overlap;
 use crate::plan::{LaunchPlan, Purpose};
 use crate::{KernelError, Step};
 use heist_builder::{

@@ -1,0 +1,18 @@
+//! Launches that begin before the one before them has ended (programmatic dependent launch).
+
+use heist_builder::Kernel;
+
+/// Waits for the launch before this one, where this one was allowed to begin before its end.
+///
+/// Before it nothing is read or written that another launch may touch. After it nothing of the kind is
+/// read by loads of read-only data, which may have been cached before.
+pub(crate) fn wait(k: &Kernel<'_>) {
+    k.comment("the launch before has ended");
+    k.wait_for_dependency();
+}
+
+/// The same, and lets the next one begin: its blocks set out while the last ones of this launch work.
+pub(crate) fn overlap(k: &Kernel<'_>) {
+    wait(k);
+    k.launch_dependents();
+}
