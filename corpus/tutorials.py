@@ -1,10 +1,10 @@
 #!/usr/bin/env python3
 """Runs Triton's own tutorials on simulated GPUs of sm_80, sm_90 and sm_100.
 
-    VENV/bin/python corpus/tutorials.py FOLDER [--device a100] [--only 06]
+    VENV/bin/python corpus/tutorials.py FOLDER [--device a100] [--only 06] [--whole]
 
 FOLDER is `python/tutorials` of a clone of Triton, of the version that is installed. Every tutorial is executed as it is,
-with a smaller problem where the text below says so, without its benchmark and without cuBLAS, which needs a GPU. Each is
+with a smaller problem where the text below says so (`--whole`: with its own), without its benchmark and without cuBLAS, which needs a GPU. Each is
 right if its own comparison with PyTorch holds. Prints a line for each; the status is 1 if one was wrong, or if something
 was found in it that is not a `CompilerWarning`. It needs `tabulate`, which one tutorial prints with.
 """
@@ -24,36 +24,41 @@ from pathlib import Path
 DEVICES = ("a100", "h200", "b200")
 SECONDS = 900
 
-# What is replaced in a tutorial's text: sizes, and what needs a GPU. A tuple has spellings of several versions, of which one is there.
+# What is replaced in a tutorial's text: what needs a GPU or measures it, and sizes. A tuple has spellings of several versions, of which one is there.
 # PyTorch's layer norm of 1151 rows on a CPU is itself off by 0.06 in the gradient of the bias, more than the tutorial allows.
 BLAS = ("nvidia.cublas.CublasLt(device_workspace)", "nvidia.cublas.CublasLt(cublas_workspace)")
-SMALLER = {
-    "01": [("size = 98432", "size = 9843"), ("benchmark.run(", "(lambda **_: None)(")],
-    "02": [("torch.randn(1823, 781", "torch.randn(23, 781"), ("benchmark.run(", "(lambda **_: None)(")],
-    "03": [("(512, 512)", "(160, 160)"), ("benchmark.run(", "(lambda **_: None)(")],
+NOT_RUN = "(lambda **_: None)("
+LEFT_OUT = {
+    "01": [("benchmark.run(", NOT_RUN)],
+    "02": [("benchmark.run(", NOT_RUN)],
+    "03": [("benchmark.run(", NOT_RUN)],
     "04": [],
-    "05": [("test_layer_norm(1151, 8192", "test_layer_norm(151, 200"), ("bench_layer_norm.run(", "(lambda **_: None)(")],
+    "05": [("bench_layer_norm.run(", NOT_RUN)],
     "06": [],
-    "08": [
-        ("[1024, 512, 256, 128]", "[256, 128, 128, 128]"),
-        ("benchmark_square_matrices.run(", "(lambda **_: None)("),
-        ("benchmark_batches.run(", "(lambda **_: None)("),
-    ],
+    "08": [("benchmark_square_matrices.run(", NOT_RUN), ("benchmark_batches.run(", NOT_RUN)],
     "09": [(BLAS, "None")],
     "10": [],
     "11": [],
+}
+SMALLER = {
+    "01": [("size = 98432", "size = 9843")],
+    "02": [("torch.randn(1823, 781", "torch.randn(23, 781")],
+    "03": [("(512, 512)", "(160, 160)")],
+    "05": [("test_layer_norm(1151, 8192", "test_layer_norm(151, 200")],
+    "08": [("[1024, 512, 256, 128]", "[256, 128, 128, 128]")],
 }
 # Where a version has it.
 OPTIONAL = {"10": [(BLAS, "None")]}
 
 
-def load(path, folder):
+def load(path, folder, whole):
     """A module of the tutorial's own text, executed but for its `__main__` part."""
     text = path.read_text()
     number = path.name[:2]
-    for olds, new in SMALLER[number] + OPTIONAL.get(number, []):
+    needed = LEFT_OUT[number] + ([] if whole else SMALLER.get(number, []))
+    for olds, new in needed + OPTIONAL.get(number, []):
         found = [old for old in ([olds] if isinstance(olds, str) else olds) if old in text]
-        if not found and (olds, new) in SMALLER[number]:
+        if not found and (olds, new) in needed:
             sys.exit(f"{path}: nothing of {olds} is in it: another version's?")
         for old in found:
             text = text.replace(old, new)
@@ -92,7 +97,7 @@ def cases(number, device):
     return {}
 
 
-def run(path, device):
+def run(path, device, whole):
     """Executes one tutorial; what came of each of its cases."""
     import heist.triton
     import torch
@@ -119,7 +124,7 @@ def run(path, device):
 
     with tempfile.TemporaryDirectory() as folder, heist.triton.simulate(device, raises=False) as session:
         torch.manual_seed(0)
-        module = case("", lambda: load(path, folder))
+        module = case("", lambda: load(path, folder, whole))
         for name, do in cases(path.name[:2], device).items() if module else ():
             case(name, lambda: do(module))
     return [one for one in told if one["launches"] or one["outcome"] != "right"]
@@ -130,19 +135,21 @@ def main():
     parser.add_argument("folder", type=Path)
     parser.add_argument("--device", choices=DEVICES)
     parser.add_argument("--only", default="")
+    parser.add_argument("--whole", action="store_true", help="with the sizes that the tutorials have")
     parser.add_argument("--one", action="store_true", help="in this process, as JSON")
     options = parser.parse_args()
-    paths = [path for path in sorted(options.folder.glob("[0-9]*.py")) if path.name[:2] in SMALLER and options.only in path.name]
+    paths = [path for path in sorted(options.folder.glob("[0-9]*.py")) if path.name[:2] in LEFT_OUT and options.only in path.name]
     if not paths:
         sys.exit(f"{options.folder} has no tutorials: it is `python/tutorials` of a clone of Triton")
     if options.one:
-        print(json.dumps(run(paths[0], options.device)))
+        print(json.dumps(run(paths[0], options.device, options.whole)))
         return
     bad = False
     for path in paths:
         for device in [options.device] if options.device else DEVICES:
             began = time.monotonic()
             command = [sys.executable, __file__, str(options.folder.resolve()), "--one", "--device", device, "--only", path.name]
+            command += ["--whole"] * options.whole
             try:
                 done = subprocess.run(command, capture_output=True, text=True, timeout=SECONDS)
                 lines = json.loads(done.stdout.splitlines()[-1]) if done.returncode == 0 else done.stderr[-2000:]

@@ -71,6 +71,24 @@ fn the_status_is_the_programs_own_unless_something_is_found() {
 }
 
 #[test]
+fn launches_that_repeat_another_are_counted() {
+    let line = |repeated: bool| {
+        format!(
+            r#"{{"kernel":"k","shape":"","module":"","ns":1.0,"repeated":{repeated},"host":[],"found":[]}}"#
+        )
+    };
+    let script = format!(
+        "printf '%s\\n' '{}' '{}' > \"$HEIST_CUDA_REPORT/report.jsonl\"",
+        line(false),
+        line(true)
+    );
+    let ended = heist(&["cuda", "--", "sh", "-c", &script]);
+    let told = text(&ended.stderr);
+    let said = "2 launches (1 the same as an earlier one, and taken from it), 0 errors";
+    assert!(told.contains(said), "{told}");
+}
+
+#[test]
 fn findings_are_there_for_machines_too() {
     let sarif = Path::new(env!("CARGO_TARGET_TMPDIR")).join("cuda.sarif");
     let path = sarif.display().to_string();

@@ -8,6 +8,7 @@
 //! - `runtime`: the state of the GPU: modules, kernels, variables, errors, and the launch.
 //! - `operation`: what a stream does; `perform` does it, at once or as a node of a `graph`.
 //!   `transfer` has copies and fills, `image` arrays and textures.
+//! - `repeat`: launches that repeat an earlier one, over the same memory.
 //! - `report`: the report to `heist cuda`.
 //! - `api`: the functions, with the types and numbers of the real library.
 //! - `statically`: redirects the functions of a statically linked runtime.
@@ -24,6 +25,7 @@ mod image;
 mod operation;
 mod perform;
 mod raw;
+mod repeat;
 mod report;
 mod runtime;
 mod statically;

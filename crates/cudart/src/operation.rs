@@ -72,7 +72,7 @@ pub(crate) struct Fill {
 }
 
 /// A launch as the program asks for it.
-#[derive(Clone)]
+#[derive(Clone, PartialEq)]
 pub(crate) struct Wish {
     /// The host's function that stands for the kernel.
     pub(crate) function: usize,

@@ -6,6 +6,17 @@ use std::fs::{File, OpenOptions};
 use std::io::Write;
 use std::path::PathBuf;
 
+/// A launch, as the report has it.
+pub(crate) struct Ran<'a> {
+    pub(crate) module: &'a str,
+    pub(crate) kernel: &'a str,
+    pub(crate) shape: &'a str,
+    /// Modelled time; none where it did not run.
+    pub(crate) ns: f64,
+    /// Whether it was taken from an earlier one.
+    pub(crate) repeated: bool,
+}
+
 /// Where the lines go. Without a file, findings are printed in short on standard error.
 pub(crate) struct ReportFile {
     file: Option<File>,
@@ -52,15 +63,21 @@ impl ReportFile {
         self.line(&json!({ "remark": text }));
     }
 
+    /// A launch that did not come to run, and why.
+    pub(crate) fn refused(&mut self, module: &str, kernel: &str, shape: &str, why: &[Diagnostic]) {
+        let ran = Ran {
+            module,
+            kernel,
+            shape,
+            ns: 0.0,
+            repeated: false,
+        };
+        self.launch(&ran, why);
+    }
+
     /// One launch, with everything that was found.
-    pub(crate) fn launch(
-        &mut self,
-        module: &str,
-        kernel: &str,
-        shape: &str,
-        ns: f64,
-        found: &[Diagnostic],
-    ) {
+    pub(crate) fn launch(&mut self, ran: &Ran<'_>, found: &[Diagnostic]) {
+        let Ran { kernel, shape, .. } = ran;
         let host = match found {
             [] => Vec::new(),
             _ => host_frames(),
@@ -73,8 +90,9 @@ impl ReportFile {
         self.line(&json!({
             "kernel": kernel,
             "shape": shape,
-            "module": module,
-            "ns": ns,
+            "module": ran.module,
+            "ns": ran.ns,
+            "repeated": ran.repeated,
             "found": found.iter().map(as_json).collect::<Vec<_>>(),
             "host": host,
         }));

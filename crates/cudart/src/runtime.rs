@@ -5,7 +5,8 @@ use crate::heap::Heap;
 use crate::image::Array;
 use crate::operation::Wish;
 use crate::raw;
-use crate::report::ReportFile;
+use crate::repeat::{Given, Repeats};
+use crate::report::{Ran, ReportFile};
 use crate::status::{
     ASSERT, INVALID_CONFIGURATION, INVALID_FUNCTION, INVALID_SYMBOL, INVALID_VALUE, LAUNCH_FAILURE,
     NO_IMAGE, NOT_SUPPORTED, UNKNOWN,
@@ -53,6 +54,7 @@ pub(crate) struct Runtime {
     pub(crate) now_ns: f64,
     pub(crate) events: HashMap<usize, f64>,
     pub(crate) graphs: Graphs,
+    repeats: Repeats,
     /// What was set of pools of memory, by pool and attribute.
     pub(crate) pools: HashMap<(usize, c_int), u64>,
     /// Arrays, by their address.
@@ -125,6 +127,7 @@ impl Runtime {
             now_ns: 0.0,
             events: HashMap::new(),
             graphs: Graphs::default(),
+            repeats: Repeats::default(),
             pools: HashMap::new(),
             arrays: HashMap::new(),
             handles: 0x100,
@@ -216,8 +219,7 @@ impl Runtime {
         let base = VARIABLES + number as u64 * MODULE_ROOM;
         let program = heist_ptx::parse(&source).and_then(|module| Program::based(module, base));
         let program = program.map_err(|found| {
-            self.report
-                .launch(&name, "", "as it was loaded", 0.0, &found);
+            self.report.refused(&name, "", "as it was loaded", &found);
             "its PTX can't be run".to_owned()
         });
         if let Ok(program) = &program {
@@ -394,7 +396,7 @@ impl Runtime {
             );
             let found = Diagnostic::error(rule::DYNAMIC_SHARED, heist_ptx::Span::NONE, text);
             let name = self.modules[number].name.clone();
-            self.report.launch(&name, &kernel, &shape, 0.0, &[found]);
+            self.report.refused(&name, &kernel, &shape, &[found]);
             return Err(INVALID_VALUE);
         }
         let module = &self.modules[number];
@@ -406,12 +408,15 @@ impl Runtime {
                 return Err(NO_IMAGE);
             }
         };
+        let mut before = self.heap.lend();
+        constants(&mut before, program, number);
+        if let Some(given) = self.repeats.find(wish, &before) {
+            // What was found in it is told already.
+            self.take(&name, &kernel, &shape, given, None);
+            return Ok(());
+        }
         let arguments = Arguments {
-            placed: {
-                let mut placed = self.heap.lend();
-                constants(&mut placed, program, number);
-                placed
-            },
+            placed: before,
             ..Arguments::new(wish.arguments.iter().cloned().map(Arg::Bytes))
         };
         let mut launch = Launch::new(wish.grid, wish.block).dynamic_shared(wish.shared as u32);
@@ -424,21 +429,24 @@ impl Runtime {
             ..Options::default()
         };
         let ran = program.run(&self.device, &kernel, &launch, &arguments, &options);
-        drop(arguments);
         match ran {
             Ok(report) => {
-                let ns = report.outcome.trace.as_ref();
-                let ns = ns.map_or(0.0, |trace| trace.makespan().ns());
-                self.now_ns += ns.max(1.0);
-                self.heap.give_back(report.placed);
-                print(&report.printed);
-                self.report
-                    .launch(&name, &kernel, &shape, ns, &report.diagnostics);
+                let trace = report.outcome.trace.as_ref();
                 self.sticky = stays(&report.diagnostics);
+                let given = Given {
+                    ns: trace.map_or(0.0, |trace| trace.makespan().ns()),
+                    placed: report.placed,
+                    printed: report.printed,
+                };
+                if self.sticky == 0 {
+                    self.repeats.remember(wish, arguments.placed, given.clone());
+                }
+                let found = Some(&report.diagnostics[..]);
+                self.take(&name, &kernel, &shape, given, found);
                 Ok(())
             }
             Err(found) => {
-                self.report.launch(&name, &kernel, &shape, 0.0, &found);
+                self.report.refused(&name, &kernel, &shape, &found);
                 // The functions with which device code launches kernels begin so.
                 if found.iter().any(|one| one.message.contains("`__cudaCDP")) {
                     self.report.remark(&format!(
@@ -449,6 +457,29 @@ impl Runtime {
                 Err(refusal(&found))
             }
         }
+    }
+
+    /// Leaves everything as a launch gave it: one of now with what was found in it, or an earlier one
+    /// that this one repeats.
+    fn take(
+        &mut self,
+        module: &str,
+        kernel: &str,
+        shape: &str,
+        given: Given,
+        found: Option<&[Diagnostic]>,
+    ) {
+        self.now_ns += given.ns.max(1.0);
+        self.heap.give_back(given.placed);
+        print(&given.printed);
+        let ran = Ran {
+            module,
+            kernel,
+            shape,
+            ns: given.ns,
+            repeated: found.is_none(),
+        };
+        self.report.launch(&ran, found.unwrap_or_default());
     }
 
     /// Reports leaked memory at the end.

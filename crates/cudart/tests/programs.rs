@@ -170,6 +170,10 @@ fn programs_run_as_they_are() {
             let mut all = lines.iter().filter_map(|line| line["remark"].as_str());
             assert!(all.any(|remark| remark.contains(part)), "{told}");
         }
+        if let Some(count) = program.says("repeats") {
+            let repeated = lines.iter().filter(|line| line["repeated"] == true);
+            assert_eq!(repeated.count().to_string(), count, "{told}");
+        }
         match program.says("breaks") {
             None => assert!(found.is_empty(), "{told}"),
             Some(code) => {

@@ -81,6 +81,8 @@ struct Found {
 #[derive(Default)]
 struct ProgramReport {
     launches: usize,
+    /// How many of them were taken from an earlier one, over the same memory.
+    repeated: usize,
     found: Vec<Found>,
     remarks: Vec<String>,
     leaked: Option<(u64, u64)>,
@@ -140,6 +142,7 @@ fn read(folder: &Folder) -> ProgramReport {
             report.leaked = Some((number(0), number(1)));
         } else if let Some(list) = line["found"].as_array() {
             report.launches += 1;
+            report.repeated += usize::from(line["repeated"] == true);
             let name = line["module"].as_str().unwrap_or("");
             let module = modules
                 .entry(name.to_owned())
@@ -224,8 +227,12 @@ impl ProgramReport {
                 .filter(|(one, _)| one.severity == severity)
                 .count()
         };
+        let repeated = match self.repeated {
+            0 => String::new(),
+            some => format!(" ({some} the same as an earlier one, and taken from it)"),
+        };
         eprintln!(
-            "heist: {} launches, {} errors, {} warnings",
+            "heist: {} launches{repeated}, {} errors, {} warnings",
             self.launches,
             of(Severity::Error),
             of(Severity::Warning)
@@ -247,6 +254,7 @@ impl ProgramReport {
         };
         json!({
             "launches": self.launches,
+            "repeated": self.repeated,
             "found": self.found.iter().map(launch).collect::<Vec<_>>(),
             "remarks": self.remarks,
             "leaked": self.leaked,
