@@ -442,4 +442,12 @@ mod tests {
         // Eight slots, in words of 64 bits.
         assert_eq!(area_words(4, 6), 8 * (2 + 12) / 2);
     }
+
+    #[test]
+    fn a_launch_has_blocks_for_those_that_leave_and_no_more() {
+        // A block for every eighth tile, beside those that run at a time; never more than tiles.
+        assert_eq!(grid(2050, 132, true), 132 + 256 + 2 * 132);
+        assert_eq!(grid(100, 132, true), 100 + 2 * 132);
+        assert_eq!(grid(2050, 132, false), 2050 + 2 * 132);
+    }
 }
