@@ -8,7 +8,8 @@ use crate::candidate::Candidate;
 use crate::row::Row;
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
-use std::collections::BTreeMap;
+use std::collections::HashMap;
+use std::collections::hash_map::Entry;
 use std::fs::{File, OpenOptions};
 use std::io::{Read, Seek, SeekFrom, Write};
 use std::path::{Path, PathBuf};
@@ -196,13 +197,13 @@ pub fn latest(rows: &[Row]) -> Vec<Row> {
 }
 
 pub(crate) fn newest<'r>(rows: impl IntoIterator<Item = &'r Row>) -> Vec<&'r Row> {
-    let mut places: BTreeMap<&Candidate, usize> = BTreeMap::new();
+    let mut places: HashMap<&Candidate, usize> = HashMap::new();
     let mut newest: Vec<&Row> = Vec::new();
     for row in rows {
-        match places.get(&row.candidate) {
-            Some(at) => newest[*at] = row,
-            None => {
-                places.insert(&row.candidate, newest.len());
+        match places.entry(&row.candidate) {
+            Entry::Occupied(at) => newest[*at.get()] = row,
+            Entry::Vacant(place) => {
+                place.insert(newest.len());
                 newest.push(row);
             }
         }

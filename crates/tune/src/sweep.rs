@@ -8,7 +8,7 @@ use crate::candidate::{Candidate, Narrowing, Proposal, Shard};
 use crate::journal::{Journal, JournalError, latest, newest};
 use crate::row::{Row, Status, Timing};
 use crate::statistics::{Estimate, estimate};
-use std::collections::BTreeSet;
+use std::collections::HashSet;
 use std::time::{Duration, Instant};
 
 /// Samples that a candidate gets when it enters.
@@ -166,7 +166,9 @@ impl<'s> Sweep<'s> {
 
     /// The row of the default.
     pub fn default_row(&self) -> Option<Row> {
-        self.rows().into_iter().find(|row| row.default)
+        let mut rows = self.journal.rows().iter().rev();
+        let newest = rows.find(|row| row.candidate == self.default)?;
+        newest.default.then(|| newest.clone())
     }
 
     /// Tries the candidates of a stage, the default before them, and lets the close ones race.
@@ -256,8 +258,8 @@ impl<'s> Sweep<'s> {
     /// Writes the rows of refused candidates, and chooses among the rest: three of four by the
     /// model, and the others at random, since every model is wrong somewhere.
     fn choose(&mut self, stage: &Stage) -> Result<Vec<Proposal>, SweepError> {
-        let mut seen = BTreeSet::from([self.default.clone()]);
-        let written: BTreeSet<Candidate> = self
+        let mut seen = HashSet::from([self.default.clone()]);
+        let written: HashSet<Candidate> = self
             .journal
             .rows()
             .iter()
