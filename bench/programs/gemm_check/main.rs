@@ -265,6 +265,9 @@ fn tiny_and_batches(small: bool) -> Vec<Case> {
         ("m=300 n=504 k=264", "wgmma:128x248x64/4"),
         ("m=520 n=336 k=72", "wgmma:256x112x64/4/cluster=2"),
         ("m=200 n=136 k=1032", "wgmma:128x72x64/4/split=4"),
+        // Several tiles a block, whose two warpgroups are apart.
+        ("m=1300 n=1160 k=200", "wgmma:128x64x64/8"),
+        ("m=3000 n=1603 k=72", "wgmma:128x104x64/5"),
         // Clusters of four and eight tiles, some outside.
         ("m=200 n=300 k=328", "wgmma:64x64x64/4/cluster=2x2"),
         ("m=500 n=200 k=264", "wgmma:64x96x64/4/cluster=4x1"),
@@ -289,7 +292,10 @@ fn tiny_and_batches(small: bool) -> Vec<Case> {
             // Rows of B stored the other way start at multiples of 16 bytes.
             let shape = match layout {
                 "nt" => shape.to_owned(),
-                _ => shape.replace("n=67", "n=64").replace("n=71", "n=80"),
+                _ => shape
+                    .replace("n=67", "n=64")
+                    .replace("n=71", "n=80")
+                    .replace("n=1603", "n=1600"),
             };
             let wide = layout == "nt" || !tiling.contains("cluster");
             if wide && (!small || layout == "nt") {

@@ -7,6 +7,10 @@
 //! overwritten only after the barrier that follows the reads of the other slot, so no thread can
 //! still be reading it.
 //!
+//! Where threads may be a tile apart ([`Tiled::apart`](crate::Tiled::apart)) each slot has a *full* barrier, at which the scheduler
+//! arrives, and an *empty* one, at which every thread arrives once it has read the word: the scheduler waits for it before it sends
+//! the next but one.
+//!
 //! In a cluster every block has a slot and a *full* barrier, and the first block an *empty* barrier
 //! that takes one arrival from each block. The scheduler waits for *empty* and has the word stored
 //! in each block's slot asynchronously (`st.async`): its bytes are counted by that block's *full*.
@@ -26,11 +30,15 @@
 //! always the scheduler's note, once nothing is in flight.
 
 use heist_builder::{
-    BarrierSpec, Dim3, Kernel, Mbarrier, Ptr, Request, Shared, SharedArray, Val, Var, Waiter,
+    BarrierSpec, Dim3, Kernel, Mbarrier, Mbarriers, Ptr, Request, RingCursor, Shared, SharedArray,
+    Val, Var, Waiter,
 };
 
 /// The word that says there is no next tile. No index reaches it.
 pub(crate) const NONE: u32 = u32::MAX;
+
+/// Words on their way to threads that are apart.
+const SLOTS: u32 = 2;
 
 /// Bytes of a word.
 const WORD: u32 = 4;
@@ -49,6 +57,16 @@ pub(crate) struct Channel<'k> {
 enum Wiring<'k> {
     /// The address of the slot that is used next.
     Block(Var<'k, u32>),
+    /// Threads wait for the word, and not for each other.
+    Apart {
+        slots: SharedArray<'k, u32>,
+        full: Mbarriers<'k>,
+        empty: Mbarriers<'k>,
+        /// Where the next word is read.
+        read: RingCursor<'k>,
+        /// Where the scheduler writes it.
+        write: RingCursor<'k>,
+    },
     /// The scheduler hands a word to every block.
     Handed {
         slot: SharedArray<'k, u32>,
@@ -115,6 +133,33 @@ impl<'k> Channel<'k> {
         }
     }
 
+    /// The same for threads of one block that may be a tile apart.
+    pub(crate) fn apart(k: &Kernel<'k>) -> Channel<'k> {
+        let slots = k.shared::<u32>("heist_next", SLOTS);
+        let [full, empty] = k.mbarriers([
+            BarrierSpec {
+                name: "heist_full",
+                count: SLOTS,
+                arrivals: 1,
+            },
+            BarrierSpec {
+                name: "heist_empty",
+                count: SLOTS,
+                arrivals: k.threads(),
+            },
+        ]);
+        Channel {
+            k: *k,
+            wiring: Wiring::Apart {
+                slots,
+                full,
+                empty,
+                read: k.ring_cursor(SLOTS, 0),
+                write: k.ring_cursor(SLOTS, 1),
+            },
+        }
+    }
+
     /// The same for answers that the hardware sends to every block of a cluster; `declines` says
     /// whether a policy may decline to ask, `depth` how many requests may be in flight.
     pub(crate) fn answered(k: &Kernel<'k>, declines: bool, depth: u32) -> Channel<'k> {
@@ -153,6 +198,19 @@ impl<'k> Channel<'k> {
     pub(crate) fn send(&self, word: Val<'k, u32>) {
         match self.wiring {
             Wiring::Block(slot) => here(slot).store(word),
+            Wiring::Apart {
+                slots,
+                full,
+                empty,
+                write,
+                ..
+            } => {
+                let slot = write.stage();
+                empty.at(slot).wait(write.parity());
+                slots.at(slot).store(word);
+                full.at(slot).arrive();
+                write.advance();
+            }
             Wiring::Handed {
                 slot,
                 full,
@@ -195,6 +253,12 @@ impl<'k> Channel<'k> {
     pub(crate) fn peek(&self) -> Val<'k, u32> {
         match self.wiring {
             Wiring::Block(slot) => here(slot).load(),
+            Wiring::Apart {
+                slots, full, read, ..
+            } => {
+                full.at(read.stage()).wait(read.parity());
+                slots.at(read.stage()).load()
+            }
             Wiring::Handed { slot, full, .. } => {
                 full.barrier().wait_for_copies(full.parity());
                 slot.ptr().load()
@@ -243,6 +307,12 @@ impl<'k> Channel<'k> {
                 slot.update(|at| at ^ 4);
                 word
             }
+            Wiring::Apart { empty, read, .. } => {
+                let word = self.peek();
+                empty.at(read.stage()).arrive();
+                read.advance();
+                word
+            }
             Wiring::Handed { full, .. } => {
                 let word = self.peek();
                 full.advance();
@@ -261,7 +331,7 @@ impl<'k> Channel<'k> {
     #[track_caller]
     pub(crate) fn release(&self) {
         match self.wiring {
-            Wiring::Block(_) => {}
+            Wiring::Block(_) | Wiring::Apart { .. } => {}
             Wiring::Handed { full, empty, .. } => {
                 self.k.sync();
                 self.k.one_thread(|| {

@@ -24,6 +24,8 @@ pub(crate) struct Shape {
     pub(crate) watch: Watch,
     pub(crate) watchdog: u64,
     pub(crate) padded: bool,
+    /// Threads of a block may be a tile apart.
+    pub(crate) apart: bool,
     /// Tiles may be left half done, with so many words of state.
     pub(crate) pause: Option<u32>,
     pub(crate) cluster: Dim3,

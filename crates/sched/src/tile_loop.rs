@@ -146,7 +146,14 @@ impl<'k> TileLoop<'k> {
             && k.has(Feature::ClusterLaunchControlMulticast);
         let channel = match answered {
             true => Some(Channel::answered(k, constant.is_none(), shape.in_flight)),
-            false => (asks || claims || classes.is_some()).then(|| Channel::new(k)),
+            false => (asks || claims || classes.is_some()).then(|| {
+                let apart = shape.apart && shape.pause.is_none() && k.cluster_size() == 1;
+                if apart {
+                    Channel::apart(k)
+                } else {
+                    Channel::new(k)
+                }
+            }),
         };
         let asking = match (shape.source, channel.and_then(|channel| channel.request())) {
             (_, Some(request)) => Asking::Clc(request),
@@ -326,7 +333,8 @@ impl<'k> TileLoop<'k> {
     /// Emits the loop; `body` says what happens for one tile.
     ///
     /// All threads of the block run the body, for the same tile; between two tiles there is a
-    /// barrier of the block, so that the next tile can use the same shared memory. In a cluster all
+    /// barrier of the block, so that the next tile can use the same shared memory, unless its threads may be
+    /// [apart](crate::Tiled::apart). In a cluster all
     /// blocks run the same number of tiles, each the one at its own position.
     #[track_caller]
     pub fn each(self, body: impl Fn(Tile<'k>)) -> Done<'k> {

@@ -53,6 +53,7 @@ pub struct Tiled<A> {
     watch: Watch,
     watchdog: u64,
     padded: bool,
+    apart: bool,
     state: Option<u32>,
     pausing: bool,
     min_blocks: Option<u32>,
@@ -101,6 +102,7 @@ impl<A: KernelParams> Tiled<A> {
             watch: Watch::Off,
             watchdog: 1_000_000,
             padded: false,
+            apart: false,
             state: None,
             pausing: false,
             min_blocks: None,
@@ -250,6 +252,15 @@ impl<A: KernelParams> Tiled<A> {
         self
     }
 
+    /// Between two tiles of a block that is alone in its cluster and asks for them, no thread waits for another but
+    /// for the scheduler's: some may be at the end of a tile while others begin the next. For bodies whose threads
+    /// order their accesses to shared memory by themselves, from tile to tile too.
+    #[must_use]
+    pub fn apart(mut self) -> Self {
+        self.apart = true;
+        self
+    }
+
     /// The body can leave a tile half done, with so many 32-bit words of state, and go on with it
     /// ([`TileLoop::pause`]). It does under a schedule that [pauses](Self::pausing).
     #[must_use]
@@ -360,6 +371,7 @@ impl<A: KernelParams> Tiled<A> {
             watch: self.watch,
             watchdog: self.watchdog,
             padded: self.padded,
+            apart: self.apart,
             pause: self.state.filter(|_| self.pausing),
             cluster: self.cluster,
             rank: rank_of(clusters_of(self.tiles, self.cluster)),

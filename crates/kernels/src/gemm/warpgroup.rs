@@ -11,9 +11,9 @@ use super::problem::Major;
 use super::scales::{BlockScales, Fetched};
 use super::tiling::{GROUP_ROWS, SPAN, Tiling};
 use heist_builder::{
-    BulkConsumer, BulkGatherer, BulkPipeline, BulkProducer, Kernel, Landing, SharedTile,
-    TensorMapRef, TileLayout, TileSpec, Transaction, Val, Var, WgmmaInput, WgmmaOperand,
-    WgmmaResult, WgmmaSums, f16,
+    BarrierSpec, BulkConsumer, BulkGatherer, BulkPipeline, BulkProducer, Kernel, Landing, Mbarrier,
+    SharedTile, TensorMapRef, TileLayout, TileSpec, Transaction, Val, Var, WgmmaInput,
+    WgmmaOperand, WgmmaResult, WgmmaSums, f16,
 };
 use heist_launch::{Arg, BufferRef, L2Promotion, Swizzle, TensorElement, TensorMap};
 use heist_sched::Pause;
@@ -65,6 +65,45 @@ pub(crate) struct Ends<'p, 'k> {
     pieces: Option<Pieces<'k>>,
     /// Whether the next launch may begin once this block has issued its last copies.
     lets_next: bool,
+    /// Two warpgroups store one after the other, where they may be a tile apart.
+    turns: Option<Turns<'k>>,
+}
+
+/// Two warpgroups that store their sums in turns, the first one first. So one of them multiplies the next tile
+/// while the other stores, and stays ahead of it by as much.
+#[derive(Clone, Copy)]
+struct Turns<'k> {
+    /// Where this warpgroup waits for its turn.
+    own: Mbarrier<'k>,
+    parity: Var<'k, u32>,
+    /// Where the other one does.
+    other: Mbarrier<'k>,
+}
+
+impl<'k> Turns<'k> {
+    /// In the warpgroups numbered 1 and 2.
+    fn new(k: &Kernel<'k>, group: Val<'k, u32>) -> Turns<'k> {
+        let [turns] = k.mbarriers([BarrierSpec {
+            name: "turn",
+            count: 2,
+            arrivals: 128,
+        }]);
+        let first = group.eq(1u32);
+        Turns {
+            own: turns.at(first.select(0u32, 1u32)),
+            // The phase before the first counts as ended: the first turn is there.
+            parity: k.var(first.select(1u32, 0u32)).named("turn_parity"),
+            other: turns.at(first.select(1u32, 0u32)),
+        }
+    }
+
+    /// Waits for this warpgroup's turn, does something, and gives the turn to the other.
+    fn take(&self, work: impl FnOnce()) {
+        self.own.wait(self.parity.get());
+        self.parity.update(|parity| parity ^ 1);
+        work();
+        self.other.arrive();
+    }
 }
 
 /// One of the two operands as the copy engine knows it, and where a tile begins
@@ -276,7 +315,14 @@ impl<'p, 'k> Ends<'p, 'k> {
             group: k.warp_uniform() / 4,
             pieces: None,
             lets_next: false,
+            turns: None,
         }
+    }
+
+    /// The same, and its two warpgroups that multiply store in turns: where they may be a tile apart.
+    pub(crate) fn in_turns(self, apart: bool) -> Ends<'p, 'k> {
+        let turns = apart.then(|| Turns::new(&self.k, self.group));
+        Ends { turns, ..self }
     }
 
     /// The same, and the next launch may begin once this block has issued its last copies.
@@ -348,8 +394,14 @@ impl<'p, 'k> Ends<'p, 'k> {
                     Levels::Two(scales) => self.in_two_levels::<H>(factors, &places, scales),
                 };
                 let store = || {
-                    for ((sums, row), read) in sums.iter().zip(&places).zip(&read) {
-                        store(sums, *row, *read);
+                    let all = || {
+                        for ((sums, row), read) in sums.iter().zip(&places).zip(&read) {
+                            store(sums, *row, *read);
+                        }
+                    };
+                    match &self.turns {
+                        None => all(),
+                        Some(turns) => turns.take(all),
                     }
                 };
                 match &self.pieces {
