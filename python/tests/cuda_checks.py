@@ -334,6 +334,33 @@ def graphs():
             close(results[2], grouped(x, b, offs))
 
 
+def graphs_of_products_in_a_chain():
+    """Each product reads what the launch before it wrote, and launches may overlap: the bits are those of calls one by one."""
+    for rows, wide, narrow in [
+        (1, 4096, 1024), (128, 256, 4096), (64, 8192, 256), (300, 776, 1304), (256, 32768, 256), (512, 4096, 512),
+        (4096, 1024, 4096), (8192, 512, 5120),
+    ]:  # fmt: skip
+        x = randn(rows, wide)
+        weights = [randn(*shape) * shape[0] ** -0.5 for shape in [(wide, narrow), (narrow, wide)] * 4]
+
+        def chain(after, x=x, weights=weights):
+            every = []
+            for weight in weights:
+                every.append(ht.mm(every[-1] if every else x, weight))
+                after()
+            return every
+
+        apart = chain(torch.cuda.synchronize)
+        graph = torch.cuda.CUDAGraph()
+        with torch.cuda.graph(graph):
+            together = chain(lambda: None)
+        for _ in range(20):
+            for result in together:
+                result.fill_(float("nan"))
+            graph.replay()
+            assert all(map(torch.equal, together, apart)), f"{rows} rows, {wide} and {narrow} columns"
+
+
 def graphs_of_decoding():
     """A token at a time: a captured step reads and moves the lengths on the device, and
     everything beside it stays as it was."""
@@ -710,7 +737,7 @@ CHECKS = [
     launches_that_come_again, kernels_of_a_graph, forms_of_calls,
     attention_of_many_shapes, packed_and_cached_attention, a_cache_of_eight_bits, numbers_of_a_plan_in_another_stream, layers_of_experts, products_of_many_shapes,
     batches_and_eight_bit_floats, gradients,
-    gradients_of_attention, graphs_of_training, groups, graphs, graphs_of_decoding,
+    gradients_of_attention, graphs_of_training, groups, graphs, graphs_of_products_in_a_chain, graphs_of_decoding,
     graphs_beside_each_other, side_streams_and_threads, compiled, the_hook, refusals, kernels_over_arrays_of_the_gpu, two_devices, more_than_2_31_elements,
 ]  # fmt: skip
 
