@@ -390,9 +390,10 @@ impl<'p, 'k> Ends<'p, 'k> {
             work.scores.settled(0)
         });
         let first = blocks.first_key(blocks.begin);
-        let raised = work.begin(&scores, first, blocks.at_edge(blocks.begin));
+        let resumes = self.pause.is_some();
+        let raised = work.begin(&scores, first, blocks.at_edge(blocks.begin), resumes);
         // Else there are no results yet that would have to be brought to the levels.
-        if self.pause.is_some() {
+        if resumes {
             raised.apply(&work.results.held());
         }
         // The first warpgroup has the first turn.

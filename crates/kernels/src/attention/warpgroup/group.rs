@@ -154,12 +154,14 @@ impl<'k, T: Element> Work<'k, T> {
     }
 
     /// Turns the scores of a tile's first block into weights, in place, and rounds them to halves. `at_edge` says whether some rows may
-    /// not see all of it.
+    /// not see all of it. Where a tile `resumes`, that block is a later one of the tile, and is weighed like one: the results have the
+    /// bits of a tile that was not left.
     pub(super) fn begin(
         &self,
         scores: &WarpTile<'k>,
         first: Val<'k, u32>,
         at_edge: Bool<'k>,
+        resumes: bool,
     ) -> Raised<'k> {
         let first = self.part.map_or(first, |part| first + part);
         if let Some(rules) = &self.rules {
@@ -167,6 +169,11 @@ impl<'k, T: Element> Work<'k, T> {
         }
         let hide = || hide_masked(scores, &[self.seen], first);
         self.k.if_(at_edge, hide);
+        if resumes {
+            let raised = self.weigh_later(scores);
+            self.turn(scores);
+            return raised;
+        }
         let raised = self.softmax.raise(scores);
         self.softmax.weigh(scores);
         self.round(scores);
@@ -189,6 +196,11 @@ impl<'k, T: Element> Work<'k, T> {
         if let (Some(first), true) = (first, masked) {
             hide_masked(scores, &[self.seen], first);
         }
+        self.weigh_later(scores)
+    }
+
+    /// Turns the scores of a later block, all of which are seen, into weights.
+    fn weigh_later(&self, scores: &WarpTile<'k>) -> Raised<'k> {
         let Some(next) = &self.next else {
             let raised = self.softmax.raise(scores);
             self.softmax.weigh(scores);

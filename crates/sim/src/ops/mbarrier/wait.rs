@@ -18,8 +18,8 @@ use std::sync::Arc;
 /// How long a `try_wait` waits before it gives up, in cycles.
 const PATIENCE: u64 = 2000;
 
-/// How many of them give up at once in schedules other than the first: the time is the system's.
-const HASTY: u64 = 8;
+/// One in so many gives up at once in schedules other than the first: the time is the system's.
+const HASTY: u64 = 2;
 
 /// `test_wait` and `try_wait`, by state or by parity.
 pub(super) fn decode(d: &mut Decoder<'_>, i: &Instruction, mods: &Mods<'_>) -> Decoded<()> {
