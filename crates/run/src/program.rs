@@ -41,6 +41,17 @@ impl Program {
         }
     }
 
+    /// The same with its symbols at addresses that another GPU gave them.
+    #[must_use]
+    pub fn at(&self, addresses: &heist_sim::Addresses) -> Program {
+        let simulated = heist_sim::Program::at(self.module.clone(), addresses);
+        Program {
+            source: self.source.clone(),
+            module: self.module.clone(),
+            simulated: OnceLock::from(simulated),
+        }
+    }
+
     /// The text.
     pub fn source(&self) -> &Source {
         &self.source

@@ -62,6 +62,7 @@ mod special;
 mod state;
 mod watch;
 
+pub use decode::variables::Addresses;
 pub use device::{Device, UnknownDevice};
 pub use options::{Budget, Chaos, Checks, Options};
 pub use program::{

@@ -7,6 +7,8 @@ use heist_launch::{Arg, Arguments, Placed};
 use heist_ptx::{Diagnostic, Span, rule};
 use heist_record::{Kind, MAGIC, Memory, Param, Record};
 use heist_run::{DeviceName, Program, Schedules, Settings};
+use heist_sim::Addresses;
+use std::collections::{BTreeSet, HashMap};
 use std::fmt::Display;
 use std::fs::File;
 use std::io::Read;
@@ -58,10 +60,11 @@ pub(super) fn run(
         cooperative: record.cooperative,
         ..Settings::default()
     });
-    let placed = Places::of(record, program)?;
+    let program = program.at(&addresses(record, program)?);
+    let placed = Places::of(record, &program)?;
     let execution = open(device)?
         .inspect(
-            program,
+            &program,
             &record.kernel,
             &record.launch,
             &placed.arguments(record)?,
@@ -83,9 +86,9 @@ pub(super) fn run(
     let mut found = execution.findings.clone();
     if found.iter().any(|one| one.code == rule::INDIRECT_TARGET) {
         return Err(question(format!(
-            "the kernel `{}` calls a function by an address in memory, as virtual functions and tables of \
-             functions do. The recorded address is one of the GPU's machine code, so the launch can't be \
-             replayed: run the program with `heist cuda`, or record a kernel that calls by name",
+            "the kernel `{}` calls a function by an address in memory. The recorded address is one of the \
+             GPU's machine code, and no variable of the module says which function is there, so the launch \
+             can't be replayed: run the program with `heist cuda`, or record a kernel that calls by name",
             record.kernel
         )));
     }
@@ -131,6 +134,46 @@ fn of_capability(capability: u32, program: &Program) -> DeviceName {
     DeviceName::for_target(known.map_or(target.as_str(), String::as_str))
 }
 
+/// Where the GPU had variables and functions. What virtual functions and tables of functions are
+/// called by is an address in the GPU's machine code, of which a record knows nothing but what the
+/// module's variables hold: where one starts with a function, its recorded bytes have that address.
+fn addresses(record: &Record, program: &Program) -> Result<Addresses, BadQuestion> {
+    let simulated = program.simulated().map_err(not_run)?;
+    let mut found = Addresses::default();
+    let names: HashMap<u64, &str> = simulated.functions().map(|(name, at)| (at, name)).collect();
+    let mut pairs: BTreeSet<(&str, u64)> = BTreeSet::new();
+    for memory in &record.memory {
+        let Kind::Variable(name) = &memory.kind else {
+            continue;
+        };
+        let Some(variable) = simulated.variables().find(|one| one.name == *name) else {
+            continue;
+        };
+        if !variable.constant {
+            found.variables.insert(name.clone(), memory.at);
+        }
+        let words = |bytes| <[u8]>::chunks_exact(bytes, 8);
+        for (here, there) in words(variable.init).zip(words(&memory.before)) {
+            if let Some(&function) = names.get(&word(here)) {
+                pairs.insert((function, word(there)));
+            }
+        }
+    }
+    // A variable that the program has changed since may name another function than it did.
+    let once = |&&(name, at): &&(&str, u64)| {
+        let same = |other: &&(&str, u64)| other.0 == name || other.1 == at;
+        at != 0 && pairs.iter().filter(same).count() == 1
+    };
+    let sure = pairs.iter().filter(once);
+    found.functions = sure.map(|&(name, at)| (name.to_owned(), at)).collect();
+    Ok(found)
+}
+
+fn word(bytes: &[u8]) -> u64 {
+    let bytes = bytes.iter().rev();
+    bytes.fold(0, |value, byte| value << 8 | u64::from(*byte))
+}
+
 /// The recorded memory, each with its address and name here.
 struct Places<'r>(Vec<Place<'r>>);
 
@@ -151,7 +194,7 @@ impl<'r> Places<'r> {
                         format!("{} bytes recorded at {:#x}", memory.before.len(), memory.at);
                     (memory.at, name)
                 }
-                // The simulated GPU has its own addresses for variables.
+                // The simulated GPU has its own addresses for constants.
                 Kind::Variable(name) => {
                     let variable = simulated.variables().find(|one| one.name == *name)?;
                     (variable.at, format!("variable {name}"))
@@ -201,14 +244,11 @@ impl<'r> Places<'r> {
         })
     }
 
-    /// A parameter with the addresses of variables as they are here; allocations keep theirs.
+    /// A parameter with the addresses of constants as they are here; everything else keeps its own.
     fn here(&self, bytes: &[u8]) -> Vec<u8> {
         let mut bytes = bytes.to_vec();
         for word in bytes.chunks_exact_mut(8) {
-            let address = word
-                .iter()
-                .rev()
-                .fold(0, |value, byte| value << 8 | u64::from(*byte));
+            let address = self::word(word);
             if let Some(place) = self.find(address)
                 && place.at != place.memory.at
             {

@@ -8,9 +8,20 @@ use heist_ptx::{
     rule,
 };
 use rustc_hash::FxHashMap;
+use std::collections::HashMap;
 
 /// Where functions' addresses begin; sixteen apart.
 const FUNCTIONS: u64 = 0x7e00_0000_0000;
+
+/// Where a module's symbols lie, as far as somebody else has settled it: memory that was kept from
+/// another GPU holds their addresses there.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Addresses {
+    /// Variables of global memory, by name.
+    pub variables: HashMap<String, u64>,
+    /// Functions, by name.
+    pub functions: HashMap<String, u64>,
+}
 
 /// A variable of the module.
 #[derive(Clone, Debug)]
@@ -37,23 +48,30 @@ pub(crate) struct Variables {
 }
 
 impl Variables {
-    /// Places every variable of the module; those in global memory from `base` on.
-    pub(crate) fn of(module: &Module, base: u64) -> Result<Variables, Vec<Diagnostic>> {
+    /// Places every variable of the module; those in global memory from `base` on, unless their
+    /// address is settled.
+    pub(crate) fn of(
+        module: &Module,
+        base: u64,
+        settled: &Addresses,
+    ) -> Result<Variables, Vec<Diagnostic>> {
         let mut variables = Variables::default();
         let mut errors = Vec::new();
         let mut next = base.max(window::GLOBAL);
         let mut declared: Vec<&Variable> = Vec::new();
         for function in module.functions() {
             let next = FUNCTIONS + 16 * variables.functions.len() as u64;
+            let there = settled.functions.get(function.name.as_str()).copied();
             let address = variables.functions.entry(function.name.clone());
-            address.or_insert(next);
+            address.or_insert(there.unwrap_or(next));
             if let Some(body) = &function.body {
                 static_variables(body, &mut declared);
             }
         }
         declared.splice(0..0, module.variables());
         for variable in &declared {
-            if let Err(error) = variables.place(variable, &mut next) {
+            let at = settled.variables.get(variable.name.as_str()).copied();
+            if let Err(error) = variables.place(variable, at, &mut next) {
                 errors.push(*error);
             }
         }
@@ -77,15 +95,24 @@ impl Variables {
         }
     }
 
-    fn place(&mut self, variable: &Variable, next: &mut u64) -> Result<(), Box<Diagnostic>> {
+    fn place(
+        &mut self,
+        variable: &Variable,
+        settled: Option<u64>,
+        next: &mut u64,
+    ) -> Result<(), Box<Diagnostic>> {
         let size = variable.size();
         let align = variable.alignment();
         let is_extern = variable.linkage == Linkage::Extern;
         let place = match variable.space {
             Space::Global if is_extern && size.is_none() => return Ok(()),
             Space::Global => {
-                let at = next.next_multiple_of(512);
-                *next = at + checked(variable)? + (1 << 20);
+                let size = checked(variable)?;
+                let at = settled.unwrap_or_else(|| {
+                    let at = next.next_multiple_of(512);
+                    *next = at + size + (1 << 20);
+                    at
+                });
                 Some(Storage::Global(at))
             }
             Space::Const => {

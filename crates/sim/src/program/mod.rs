@@ -7,7 +7,7 @@ mod memory;
 mod plan;
 
 use crate::code::Code;
-use crate::decode::variables::Variables;
+use crate::decode::variables::{Addresses, Variables};
 use crate::device::Device;
 use crate::engine::executable::Executable;
 use crate::engine::grid;
@@ -106,12 +106,23 @@ impl Program {
     /// The same with variables of global memory from an address on, so that several modules
     /// can have theirs at the same time.
     pub fn based(module: Module, base: u64) -> Result<Program, Vec<Diagnostic>> {
-        let variables = Variables::of(&module, base)?;
-        Ok(Program {
+        let variables = Variables::of(&module, base, &Addresses::default())?;
+        Ok(Program::with(module, variables))
+    }
+
+    /// The same with symbols at addresses that another GPU gave them, so that memory which was kept
+    /// there can be used here.
+    pub fn at(module: Module, addresses: &Addresses) -> Result<Program, Vec<Diagnostic>> {
+        let variables = Variables::of(&module, 0, addresses)?;
+        Ok(Program::with(module, variables))
+    }
+
+    fn with(module: Module, variables: Variables) -> Program {
+        Program {
             module: Arc::new(module),
             variables,
             decoded: Mutex::new(HashMap::new()),
-        })
+        }
     }
 
     /// The module.
@@ -123,6 +134,12 @@ impl Program {
     /// address of one is what it holds at the launch; without, it starts anew each time.
     pub fn variables(&self) -> impl Iterator<Item = ModuleMemory<'_>> {
         self.variables.iter().filter_map(memory::of_variable)
+    }
+
+    /// The addresses of the module's functions.
+    pub fn functions(&self) -> impl Iterator<Item = (&str, u64)> {
+        let functions = self.variables.functions.iter();
+        functions.map(|(name, &address)| (name.as_str(), address))
     }
 
     fn executable(&self, entry: &str, device: &Device) -> Result<Arc<Executable>, Vec<Diagnostic>> {

@@ -1,6 +1,7 @@
 //! The decoder against the table of instructions, over every file of the repository.
 
 use super::{Variables, decode};
+use crate::decode::variables::Addresses;
 use heist_ptx::isa::{Tested, rows};
 use heist_ptx::{Source, Statement, parse};
 use std::collections::BTreeSet;
@@ -42,7 +43,7 @@ fn decoded() -> BTreeSet<String> {
         let Ok(module) = parse(&Source::new("", text)) else {
             continue;
         };
-        let Ok(variables) = Variables::of(&module, 0) else {
+        let Ok(variables) = Variables::of(&module, 0, &Addresses::default()) else {
             continue;
         };
         for entry in module.entries() {
