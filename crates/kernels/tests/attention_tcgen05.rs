@@ -222,29 +222,6 @@ fn every_cluster() {
     }
 }
 
-/// Every mask and type, whole tiles and edges, under launch control with every policy and in every
-/// cluster, with chaos. A few of them unless `HEIST_CASES=all`.
-#[test]
-fn every_promise_at_once() {
-    let mut cases = Vec::new();
-    for (index, &mask) in MASKS.iter().enumerate() {
-        for dtype in Dtype::ALL {
-            for (queries, keys, dim) in [(256, 256, 64), (130, 257, 128), (300, 65, 64)] {
-                let mut problem = problem(queries, keys, dim);
-                (problem.heads, problem.kv_heads) = (2, 1 + index as u32 % 2);
-                (problem.mask, problem.dtype) = (mask, dtype);
-                problem.output = [Output::Same, Output::F32][index % 2];
-                let each = common::launch_control();
-                cases.extend(each.into_iter().map(|case| (problem.clone(), case)));
-            }
-        }
-    }
-    parallel(&common::few(cases, 181), |(settings, case)| {
-        let (problem, (schedule, sms)) = case;
-        right_under(problem, Some(schedule), *sms, settings);
-    });
-}
-
 #[test]
 fn it_is_chosen_where_there_are_such_tensor_cores() {
     let (_, target) = common::device("b200");

@@ -7,11 +7,10 @@
 //! stopped.
 
 use super::cluster::Cluster;
-use super::dram::Dram;
 use super::executable::Executable;
 use super::grid::{ClusterSlot, run_cluster};
 use super::load::Shapes;
-use super::site::{Ended, LAUNCH, Piece, Sites, Work};
+use super::site::{Ended, LAUNCH, Piece, Sites};
 use super::spares::Spares;
 use crate::device::Device;
 use crate::state::machine::Machine;
@@ -129,7 +128,7 @@ pub(crate) struct Company {
     pub(crate) guests: Vec<Option<Guest>>,
     seats: Vec<Seat>,
     free: Vec<usize>,
-    starting: Work,
+    starting: Arc<[Piece]>,
     limit: u64,
 }
 
@@ -139,12 +138,12 @@ impl Company {
         let gpu = device.gpu();
         Company {
             device,
-            sites: Sites::new(gpu.sms, Dram::of(gpu)),
+            sites: Sites::new(gpu.sms),
             rooms: vec![Room::of_sm(&gpu.arch.limits()); gpu.sms as usize],
             guests: Vec::new(),
             seats: Vec::new(),
             free: Vec::new(),
-            starting: Work::without_memory([Piece::idle(LAUNCH)].into()),
+            starting: [Piece::idle(LAUNCH)].into(),
             limit,
         }
     }
@@ -192,7 +191,6 @@ impl Company {
         cluster.team.offset = time - cluster.reached.min(time);
         if !cluster.ended {
             let until = run_cluster(cluster, &host.executable, &mut host.machine, self.limit);
-            cluster.moved += host.machine.take_traffic();
             if let Some(until) = until {
                 let job = cluster.job(until, &mut host.shapes);
                 if cluster.ended {
@@ -260,8 +258,8 @@ impl Company {
                     self.seats.len() - 1
                 }
             };
-            self.sites
-                .start(site as u32, who, time, self.starting.clone());
+            let starting = Arc::clone(&self.starting);
+            self.sites.start(site as u32, who, time, starting);
         }
     }
 

@@ -8,5 +8,4 @@ pub(crate) mod footprint;
 pub(crate) mod global;
 pub(crate) mod local;
 pub(crate) mod region;
-pub(crate) mod traffic;
 pub(crate) mod window;
