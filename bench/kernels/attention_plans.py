@@ -23,47 +23,12 @@ import torch.nn.functional as F
 from torch.nn.attention import SDPBackend, sdpa_kernel
 from torch.nn.attention.bias import causal_lower_right
 
-CUDA = ctypes.CDLL("libcuda.so.1")
+from driver import CUDA, check, launch
+
 SHARED_ATTRIBUTE = 8
-OVERLAPPING_ATTRIBUTE = 6
 ELEMENTS = {"f16": 6, "bf16": 9, "u8": 0}
 SWIZZLES = {"none": 0, "32": 1, "64": 2, "128": 3}
 PROMOTIONS = {"none": 0, "64": 1, "128": 2, "256": 3}
-
-
-def check(code, what):
-    if code != 0:
-        name = ctypes.c_char_p()
-        CUDA.cuGetErrorString(code, ctypes.byref(name))
-        raise RuntimeError(f"{what}: {name.value.decode() if name.value else code}")
-
-
-class Attribute(ctypes.Structure):
-    """An attribute of a launch: its number, and a value of 64 bytes."""
-
-    _fields_ = [("number", ctypes.c_uint64), ("value", ctypes.c_uint32 * 16)]
-
-
-class Config(ctypes.Structure):
-    """What `cuLaunchKernelEx` takes besides the kernel and its parameters."""
-
-    _fields_ = [
-        ("grid", ctypes.c_uint * 3),
-        ("block", ctypes.c_uint * 3),
-        ("shared", ctypes.c_uint),
-        ("stream", ctypes.c_void_p),
-        ("attributes", ctypes.POINTER(Attribute)),
-        ("count", ctypes.c_uint),
-    ]
-
-
-def launch(handle, step, pointers, stream):
-    """Puts a step into a stream; one that waits by itself may begin before the one before it has ended."""
-    attribute = Attribute(OVERLAPPING_ATTRIBUTE, (ctypes.c_uint32 * 16)(1))
-    grid, block = ((ctypes.c_uint * 3)(*step[name]) for name in ("grid", "block"))
-    count = 1 if step["overlaps"] else 0
-    config = Config(grid, block, step["shared"], stream, ctypes.pointer(attribute), count)
-    return CUDA.cuLaunchKernelEx(ctypes.byref(config), handle, pointers, None)
 
 
 def assemble(directory, files, arch):
@@ -162,7 +127,7 @@ class Arm:
     def __call__(self):
         stream = torch.cuda.current_stream().cuda_stream
         for handle, step, pointers in self.steps:
-            check(launch(handle, step, pointers, stream), step["entry"])
+            launch(handle, step, pointers, stream)
 
 
 def tiny_scales(problem):

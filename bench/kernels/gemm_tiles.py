@@ -23,19 +23,12 @@ from concurrent.futures import ThreadPoolExecutor
 
 import torch
 
-CUDA = ctypes.CDLL("libcuda.so.1")
+from driver import CUDA, check, launch
+
 SHARED_ATTRIBUTE = 8
-OVERLAPPING_ATTRIBUTE = 6
 ELEMENTS = {"U8": 0, "F16": 6, "F32": 7, "Bf16": 9, "Tf32": 11}
 SWIZZLES = {"None": 0, "Bytes32": 1, "Bytes64": 2, "Bytes128": 3}
 PROMOTIONS = {"None": 0, "Bytes64": 1, "Bytes128": 2, "Bytes256": 3}
-
-
-def check(code, what):
-    if code != 0:
-        name = ctypes.c_char_p()
-        CUDA.cuGetErrorString(code, ctypes.byref(name))
-        raise RuntimeError(f"{what}: {name.value.decode() if name.value else code}")
 
 
 class Map(ctypes.Structure):
@@ -64,34 +57,6 @@ class Map(ctypes.Structure):
             f"tensor map {told}",
         )
         return at
-
-
-class Attribute(ctypes.Structure):
-    """An attribute of a launch: its number, and a value of 64 bytes."""
-
-    _fields_ = [("number", ctypes.c_uint64), ("value", ctypes.c_uint32 * 16)]
-
-
-class Config(ctypes.Structure):
-    """What `cuLaunchKernelEx` takes besides the kernel and its parameters."""
-
-    _fields_ = [
-        ("grid", ctypes.c_uint * 3),
-        ("block", ctypes.c_uint * 3),
-        ("shared", ctypes.c_uint),
-        ("stream", ctypes.c_void_p),
-        ("attributes", ctypes.POINTER(Attribute)),
-        ("count", ctypes.c_uint),
-    ]
-
-
-def launch(handle, step, pointers, stream):
-    """Puts a step into a stream; one that waits by itself may begin before the one before it has ended."""
-    attribute = Attribute(OVERLAPPING_ATTRIBUTE, (ctypes.c_uint32 * 16)(1))
-    grid, block = ((ctypes.c_uint * 3)(*step[name]) for name in ("grid", "block"))
-    count = 1 if step["overlaps"] else 0
-    config = Config(grid, block, step["shared"], stream, ctypes.pointer(attribute), count)
-    check(CUDA.cuLaunchKernelEx(ctypes.byref(config), handle, pointers, None), step["entry"])
 
 
 FUNCTIONS = {}
