@@ -108,6 +108,8 @@ fn a_scale_belongs_to_its_block() {
     for tiling in [
         "wgmma:128x64x64/3",
         "wgmma:64x192x64/3",
+        // Tiles of a whole block of B have one scale of it.
+        "wgmma:64x128x64/3",
         "wgmma:64x32x64/3/swapped",
     ] {
         let tiling: Tiling = tiling.parse().expect("a tile shape");
