@@ -56,8 +56,6 @@ pub enum TicketGrid {
 
 /// Of so many tiles a block of a [relief grid](TicketGrid::Relief) may retire once, in the mean.
 const TILES_A_RELIEF: u32 = 32;
-/// Blocks of a relief grid, at most: tickets count those that came in 16 bits.
-const MOST_RELIEFS: u32 = u16::MAX as u32;
 
 impl TicketGrid {
     /// Clusters of a launch of so many tiles, where so many clusters run at a time.
@@ -68,7 +66,7 @@ impl TicketGrid {
             TicketGrid::Relief => {
                 let reliefs = resident.saturating_add(tiles / TILES_A_RELIEF);
                 let all = resident.saturating_add(reliefs);
-                all.min(tiles).min(MOST_RELIEFS)
+                all.min(tiles)
             }
         }
     }

@@ -18,11 +18,12 @@
 //!   with the high half they are all the endings so far. The cluster that brings that to `n` is the
 //!   last one, and writes zero. No cluster touches the word after its own ending, so this write
 //!   races with nothing.
-//! * **Relief.** Where fewer clusters are launched than there are tiles, one that retires leaves its
-//!   tiles to those still to come. So the word counts those that came, too: 16 bits for them, 16 for
-//!   retirements. A cluster adds itself with its first draw, and may retire if, when it last drew, some
-//!   had not come. The one that came last has seen all of them from its first draw on, so it draws until
-//!   no ticket is left.
+//! * **Relief.** Where fewer clusters are launched than there are tiles, the tiles of one that retires are
+//!   left to those that run or are still to come, and these must be as many as the GPU runs at a time. So of
+//!   `n` clusters `n - resident` may retire. One that wants to adds itself to the high half, and what was there
+//!   before says whether it may: the decision and the count are one step. One that may not stays in the
+//!   count, which from then on is above the number that may retire, and draws on. It does not ask again, since
+//!   its next draw says so.
 //! * **Endings that are not counted.** Where tiles may be left half done (`pause`), a cluster
 //!   counts itself when it leaves, and the last one clears the counter with the other words.
 
@@ -30,8 +31,8 @@ use crate::channel::NONE;
 use crate::control::CONTROL_BYTES;
 use heist_builder::{Bool, Global, Kernel, Order, Ptr, Scope, Val, Var};
 
-/// A cluster that came, in the counter of a relief grid.
-const CAME: u64 = 1 << 48;
+/// A cluster that retires, or wants to, in the counter.
+const RETIRED: u64 = 1 << 32;
 
 /// A launch's tickets inside a kernel.
 #[derive(Clone, Copy)]
@@ -44,6 +45,8 @@ pub(crate) struct Tickets<'k> {
     first: Val<'k, u32>,
     /// Clusters that were launched.
     workers: Val<'k, u32>,
+    /// Clusters that the GPU runs at a time.
+    resident: Val<'k, u32>,
     drawn: Drawn<'k>,
 }
 
@@ -52,7 +55,7 @@ pub(crate) struct Tickets<'k> {
 enum Drawn<'k> {
     Fixed(Var<'k, u32>),
     Any(Var<'k, u64>),
-    /// The same, and the highest bits count the clusters that came.
+    /// The same, and only so many may retire that others relieve them.
     Relieved(Var<'k, u64>),
     /// Endings are not counted: whoever sweeps the launch's words clears the counter too.
     Swept(Var<'k, u32>),
@@ -72,54 +75,30 @@ pub(crate) enum Endings {
 }
 
 impl<'k> Tickets<'k> {
-    /// `resident` says that a cluster starts with the tile of its own number.
+    /// `starts` says that a cluster starts with the tile of its own number.
     #[track_caller]
     pub(crate) fn new(
         k: &Kernel<'k>,
         counter: Ptr<'k, Global, u64>,
         tiles: Val<'k, u32>,
-        workers: Val<'k, u32>,
-        resident: bool,
+        [workers, resident]: [Val<'k, u32>; 2],
+        starts: bool,
         endings: Endings,
     ) -> Tickets<'k> {
-        let first = if resident { workers } else { k.c(0) };
+        let first = if starts { workers } else { k.c(0) };
         Tickets {
             k: *k,
             counter,
             tickets: tiles - first,
             first,
             workers,
+            resident,
             drawn: match endings {
                 Endings::Failed => Drawn::Fixed(k.var_written_first::<u32>().named("ticket")),
                 Endings::Any => Drawn::Any(k.var_written_first::<u64>().named("ticket")),
                 Endings::Relieved => Drawn::Relieved(k.var_written_first::<u64>().named("ticket")),
                 Endings::Swept => Drawn::Swept(k.var_written_first::<u32>().named("ticket")),
             },
-        }
-    }
-
-    /// The first draw of a cluster that claims a tile before its prologue.
-    #[track_caller]
-    pub(crate) fn claim(&self) {
-        match self.drawn {
-            Drawn::Relieved(drawn) => {
-                let before = self.counter.atomic_add(CAME + 1);
-                drawn.set(before + CAME);
-            }
-            _ => self.draw(),
-        }
-    }
-
-    /// Whether some cluster had not come yet at the last draw. None where all tiles have one of
-    /// their own, or where none may retire.
-    #[track_caller]
-    pub(crate) fn is_relieved(&self) -> Option<Bool<'k>> {
-        match self.drawn {
-            Drawn::Relieved(drawn) => {
-                let came = (drawn.get() >> 48).cast::<u32>();
-                Some(came.lt(self.workers))
-            }
-            _ => None,
         }
     }
 
@@ -170,32 +149,67 @@ impl<'k> Tickets<'k> {
         );
     }
 
-    /// Leaves without a failed draw. Only where the number of draws is not fixed.
+    /// Leaves without a failed draw. Only where the number of draws is not fixed. From a relief grid a
+    /// cluster has [retired](Tickets::retire_relieved) before.
     #[track_caller]
     pub(crate) fn retire(&self) {
         match self.drawn {
-            Drawn::Any(_) | Drawn::Relieved(_) => {}
-            Drawn::Swept(_) => return,
-            Drawn::Fixed(_) => {
-                self.k
-                    .fail("a cluster retires from tickets that count on a failed draw");
-                return;
+            Drawn::Any(_) => {
+                self.count_retired();
             }
+            Drawn::Relieved(_) | Drawn::Swept(_) => {}
+            Drawn::Fixed(_) => self
+                .k
+                .fail("a cluster retires from tickets that count on a failed draw"),
         }
-        let before = self.counter.atomic_add(1u64 << 32);
-        let (low, retired) = (before.cast::<u32>(), self.retired(before));
-        // While tickets are left, some other cluster has yet to end, whatever the sum.
-        self.k.if_(low.ge(self.tickets), || {
-            self.reset_if_last(low - self.tickets + retired + 1);
+    }
+
+    /// The same in a relief grid, if enough others are left to draw: whether it did.
+    #[track_caller]
+    pub(crate) fn retire_relieved(&self) -> Bool<'k> {
+        let did = self.k.var(false).named("relieved");
+        if let Drawn::Relieved(drawn) = self.drawn {
+            self.k.if_(self.wanted(drawn.get()).lt(self.most()), || {
+                // Others decide at the same moment.
+                did.set(self.count_retired().lt(self.most()));
+            });
+        }
+        did.get()
+    }
+
+    /// Adds this cluster to those that retired: how many did, or wanted to, before.
+    #[track_caller]
+    fn count_retired(&self) -> Val<'k, u32> {
+        let before = self.counter.atomic_add(RETIRED);
+        let (low, wanted) = (before.cast::<u32>(), self.wanted(before));
+        // While tickets are left, some other cluster has yet to end, whatever the sum. One more than may
+        // is no ending: its draw is still to come.
+        let mut ends = low.ge(self.tickets);
+        if let Drawn::Relieved(_) = self.drawn {
+            ends = ends & wanted.lt(self.most());
+        }
+        self.k.if_(ends, || {
+            self.reset_if_last(low - self.tickets + wanted + 1);
         });
+        wanted
+    }
+
+    /// How many wanted to retire, by the counter's word.
+    fn wanted(&self, word: Val<'k, u64>) -> Val<'k, u32> {
+        (word >> 32).cast::<u32>()
+    }
+
+    /// How many may retire in a relief grid.
+    fn most(&self) -> Val<'k, u32> {
+        self.workers - self.workers.min(self.resident)
     }
 
     /// How many have retired, by the counter's word.
     fn retired(&self, word: Val<'k, u64>) -> Val<'k, u32> {
-        let high = (word >> 32).cast::<u32>();
+        let wanted = self.wanted(word);
         match self.drawn {
-            Drawn::Relieved(_) => high & 0xffff,
-            _ => high,
+            Drawn::Relieved(_) => wanted.min(self.most()),
+            _ => wanted,
         }
     }
 

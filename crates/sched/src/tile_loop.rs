@@ -169,7 +169,7 @@ impl<'k> TileLoop<'k> {
                 k,
                 control.counter(),
                 hidden.count,
-                workers,
+                [workers, hidden.resident],
                 shape.grid == TicketGrid::Resident,
                 shape.endings(),
             )),
@@ -281,7 +281,7 @@ impl<'k> TileLoop<'k> {
         };
         k.comment("claim a tile before the prologue");
         let draw = || {
-            tickets.claim();
+            tickets.draw();
             let first = k.var(NONE);
             tickets.collect(
                 |index| first.set(self.drawn(index)),

@@ -4,6 +4,7 @@ use super::{Asking, Judge, Tile, TileLoop};
 use crate::channel::NONE;
 use crate::policy::TileId;
 use crate::source::Submit;
+use crate::ticket::Endings;
 use crate::watch::RecordKind;
 use heist_builder::{Bool, Dim3, Val, Var};
 
@@ -201,21 +202,17 @@ impl<'k> TileLoop<'k> {
             return;
         }
         // The same where no block is to come that could.
-        let unless = |comes: &dyn Fn() -> Bool<'k>| {
-            k.if_(!judge.pending.get(), || {
-                k.if_(!comes(), || {
-                    self.note(RecordKind::Overruled);
-                    self.submit();
-                    judge.pending.set(true);
-                });
+        let unless = |leaves: Bool<'k>| {
+            k.if_(!leaves, || {
+                self.note(RecordKind::Overruled);
+                self.submit();
+                judge.pending.set(true);
             });
         };
         match (&self.pause, &self.asking) {
-            (Some(pause), _) => unless(&|| pause.is_spare()),
-            (None, Asking::Tickets(tickets)) => {
-                if let Some(comes) = tickets.is_relieved() {
-                    unless(&|| comes);
-                }
+            (Some(pause), _) => k.if_(!judge.pending.get(), || unless(pause.is_spare())),
+            (None, Asking::Tickets(tickets)) if self.shape.endings() == Endings::Relieved => {
+                k.if_(!judge.pending.get(), || unless(tickets.retire_relieved()));
             }
             _ => {}
         }

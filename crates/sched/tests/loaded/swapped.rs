@@ -43,6 +43,31 @@ fn every_source_and_moment_takes_up_what_was_loaded() {
     }
 }
 
+#[test]
+fn as_many_blocks_as_fit_are_left_however_often_it_is_exchanged() {
+    let setting = Setting {
+        source: TileSource::Ticket,
+        submit: Submit::Late,
+        tiles: 4_000,
+        sleep: 10_000,
+        seed: 2,
+        chaos: false,
+        full: false,
+    };
+    let texts = ["never", "greedy", "max-steals(2)"];
+    let mut host = Swapper::new(texts.map(words).to_vec(), 9_000);
+    let left = run(&policy("greedy"), setting, &mut host);
+    let stats = left.report.stats.expect("figures");
+    // Of 24 that fit, no one runs much more than its part of the tiles.
+    let most = stats.clusters.iter().map(|one| one.tiles).max();
+    assert!(
+        most <= Some(4_000 / 24 * 5 / 4),
+        "{most:?}, {} loaded",
+        host.loaded
+    );
+    assert!(stats.total().overruled > 0, "{:?}", stats.total());
+}
+
 /// From greedy to never and back: who keeps its block, and who leaves after each tile.
 #[test]
 fn blocks_follow_the_policy_that_is_current() {

@@ -112,17 +112,20 @@ fn a_resident_grid_overrules_a_policy_that_would_lose_tiles() {
 }
 
 #[test]
-fn a_relief_grid_lets_one_retire_for_each_that_comes() {
+fn a_relief_grid_lets_one_retire_for_each_that_comes_and_no_more() {
     use heist_launch::DecisionKind::Overruled;
-    for (policy, loaded, submit) in [
-        ("never", true, Submit::Early),
-        ("max-steals(1)", true, Submit::Late),
-        ("max-steals(1)", false, Submit::Early),
+    for (policy, loaded, submit, sleep) in [
+        ("never", true, Submit::Early, (300, 90)),
+        ("max-steals(1)", true, Submit::Late, (300, 90)),
+        // Equal tiles: all decide at the same moment.
+        ("max-steals(1)", false, Submit::Early, (500, 0)),
+        ("never", true, Submit::Late, (500, 0)),
     ] {
         let setting = Setting::new(TileSource::Ticket, 5).submit(submit);
         let setting = Setting {
             tiles: 700,
             loaded,
+            sleep,
             ..setting.grid(TicketGrid::Relief)
         };
         let seen = run(policy, setting);
@@ -132,8 +135,7 @@ fn a_relief_grid_lets_one_retire_for_each_that_comes() {
         // Two tiles each, and all of them have come before the last.
         assert!(seen.tiles > 2 * seen.workers, "{what}");
         let retired = seen.blocks.iter().filter(|block| !block.was_refused());
-        let retired = retired.count() as u32;
-        assert!((come..seen.workers).contains(&retired), "{what}: {retired}");
+        assert_eq!(retired.count() as u32, come, "{what}");
         let overruled = seen.blocks.iter().map(|block| block.count(Overruled));
         assert!(overruled.sum::<u32>() > 0, "{what}");
     }
