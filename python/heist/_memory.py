@@ -32,6 +32,11 @@ class Memory:
     # What is written after the launch instead of the copy that the kernel saw.
     table: "_Table | None" = None
 
+    @property
+    def storage(self) -> int:
+        """Where the tensor's own memory is, which the kernel sees a copy of if it is a table."""
+        return self.host if self.table is None else self.table.host
+
 
 class NumpyTensor:
     """An array of numpy with what Triton asks of a tensor."""
@@ -93,7 +98,7 @@ class Allocations:
 
     def add(self, name: str, host: int, size: int, writable: bool) -> Memory:
         for known in self.list:
-            if known.host <= host and host + size <= known.host + known.len and size:
+            if known.storage <= host and host + size <= known.storage + known.len and size:
                 return known
         names = {known.name for known in self.list}
         unique, count = name, 1
@@ -114,7 +119,7 @@ class Allocations:
             )
         memory = self.add(name, *found)
         self._held.append(value)
-        return memory.at + value.data_ptr() - memory.host, memory
+        return memory.at + value.data_ptr() - memory.storage, memory
 
     def scratch(self, name: str, size: int, align: int) -> int:
         """Memory that Triton promises to a kernel; its address."""
@@ -125,15 +130,16 @@ class Allocations:
         memory.written = bytes(-(-size // 8))
         return memory.at
 
-    def follow(self, name: str, value: Any, memory: Memory) -> None:
+    def follow(self, name: str, memory: Memory, alive: list[tuple[int, int]] | None = None) -> None:
         """Tables of pointers: integers of 64 bits that are addresses of tensors. What they point
-        to is memory of the launch too, and the kernel sees its address on the device."""
+        to is memory of the launch too, and the kernel sees its address on the device. ``alive`` are
+        address and bytes of what they may point to, unless told every tensor of torch."""
         if memory.table is not None or memory.len > 8 * _MOST_POINTERS or memory.len % 8 or not memory.len:
             return
         words = (ctypes.c_uint64 * (memory.len // 8)).from_address(memory.host)
         if not any(words) or any(word >> 47 for word in words):
             return
-        alive = storages()
+        alive = storages() if alive is None else alive
         found = [inside(alive, word) for word in words]
         if any(word and place is None for word, place in zip(words, found)):
             return
@@ -145,18 +151,17 @@ class Allocations:
         for index, (word, place) in enumerate(zip(words, found)):
             if place is not None:
                 target = self.add(f"{name}[{index}]", *place, True)
-                copy[index] = target.at + word - target.host
+                copy[index] = target.at + word - target.storage
         memory.table = _Table(memory.host, list(words), list(copy), copy)
         memory.host = ctypes.addressof(copy)
 
     def finish(self, written: list[bytes | None]) -> None:
         """Keeps what was written of each storage, and gives tables their own addresses back."""
         for memory, bits in zip(self.list, written):
-            host = memory.host if memory.table is None else memory.table.host
             if bits is None:
-                self._unwritten.pop(host, None)
-            elif host in self._unwritten:
-                self._unwritten[host] = bits
+                self._unwritten.pop(memory.storage, None)
+            elif memory.storage in self._unwritten:
+                self._unwritten[memory.storage] = bits
             if memory.table is not None:
                 memory.table.put_back()
 

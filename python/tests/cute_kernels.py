@@ -42,6 +42,19 @@ def turn(x: cute.Tensor, out: cute.Tensor, bug: cutlass.Constexpr = False):
 
 
 @cute.kernel
+def gather_kernel(table: cute.Tensor, out: cute.Tensor):
+    thread, _, _ = cute.arch.thread_idx()
+    block, _, _ = cute.arch.block_idx()
+    pointer = cute.make_ptr(cutlass.Float32, table[block], cute.AddressSpace.gmem, assumed_align=4)
+    out[block * 32 + thread] = cute.make_tensor(pointer, cute.make_layout(32))[thread]
+
+
+@cute.jit
+def gather(table: cute.Tensor, out: cute.Tensor):
+    gather_kernel(table, out).launch(grid=[cute.size(table), 1, 1], block=[32, 1, 1])
+
+
+@cute.kernel
 def staged_kernel(x: cute.Tensor, out: cute.Tensor, bug: cutlass.Constexpr):
     thread, _, _ = cute.arch.thread_idx()
     tile = cutlass.memory.SmemAllocator().allocate_tensor(cutlass.Float32, cute.make_layout(128), 16)

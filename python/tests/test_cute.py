@@ -105,6 +105,20 @@ def test_a_finding_raises_with_its_line():
         kernels.add(of(x), of(x), of(out), True)
 
 
+def test_a_tensor_of_pointers_is_followed():
+    parts = [torch.randn(32), torch.randn(40)]
+    hosts = [parts[0].data_ptr(), parts[1][8:].data_ptr()]
+    table, out = torch.tensor(hosts), torch.zeros(64)
+    with heist.cute.simulate("h200") as session:
+        kernels.gather(of(table), of(out))
+        assert (out == torch.cat((parts[0], parts[1][8:]))).all()
+        table[1] = parts[1][9:].data_ptr()
+        with pytest.raises(heist.FindingError, match="M001.*past the end of `arg0"):
+            kernels.gather(of(table), of(out))
+    assert len(session.launches) == 2
+    assert table.tolist() == [hosts[0], hosts[1] + 4]
+
+
 def test_memory_that_nobody_wrote():
     with heist.cute.simulate("h200"), pytest.raises(heist.FindingError, match="M011"):
         x = torch.empty(128, device="cuda")

@@ -105,7 +105,8 @@ class Parameters:
         if place is None:
             return None
         memory = self._memory.add(name, *place, True)
-        return memory.at + word - memory.host, memory
+        self._memory.follow(name, memory, self._known)
+        return memory.at + word - memory.storage, memory
 
     def _map(self, name: str, value: bytes) -> str:
         told = TensorMap(name, value)

@@ -70,7 +70,7 @@ class Parameters:
             raise TypeError(f"argument `{name}` is a bare address: pass the tensor, whose memory can be simulated")
         address, memory = self._memory.address(name, value)
         if ty.lstrip("*k") in ("i64", "u64") or ty.count("*") > 1:
-            self._memory.follow(name, value, memory)
+            self._memory.follow(name, memory)
         self.list.append(address.to_bytes(8, "little"))
 
     def _descriptor(self, name: str, value: Any) -> None:

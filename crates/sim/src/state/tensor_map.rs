@@ -3,16 +3,88 @@
 //! A map is 128 opaque bytes. Here they hold a mark and a number, and the map
 //! itself is kept beside the memory.
 
-use heist_launch::TensorMap;
+use heist_launch::{TensorElement, TensorMap};
 use rustc_hash::FxHashMap;
 
 /// What marks the bytes of a map.
 const MARK: u64 = 0x7e50_4d41_5048_5354;
 
-/// The maps of a launch, with the addresses of their tensors.
+/// The most axes of a map.
+const AXES: usize = 5;
+
+/// A map as its bits have it: room for five axes, and beside it how many of them count.
+#[derive(Clone, Debug, PartialEq)]
+pub(crate) struct Encoded {
+    /// The address of the tensor.
+    pub(crate) tensor: u64,
+    /// With as many axes as count. What is not about an axis may be changed here.
+    pub(crate) map: TensorMap,
+    dims: [u64; AXES],
+    strides: [u64; AXES - 1],
+    box_dims: [u32; AXES],
+    element_strides: [u32; AXES],
+}
+
+impl Encoded {
+    fn new(tensor: u64, map: TensorMap) -> Encoded {
+        Encoded {
+            tensor,
+            dims: padded(&map.dims, 1),
+            strides: padded(&map.strides, 0),
+            box_dims: padded(&map.box_dims, 1),
+            element_strides: padded(&map.element_strides, 1),
+            map,
+        }
+    }
+
+    /// A map of one element, for bytes that are no map yet.
+    pub(crate) fn blank() -> Encoded {
+        let map = TensorMap::dense(0usize, TensorElement::U8, &[1], &[1]);
+        Encoded::new(0, map)
+    }
+
+    /// So many axes count from now on, whatever was said of the others.
+    pub(crate) fn set_rank(&mut self, rank: usize) -> Option<()> {
+        if !(1..=AXES).contains(&rank) {
+            return None;
+        }
+        self.map.dims = self.dims[..rank].to_vec();
+        self.map.strides = self.strides[..rank - 1].to_vec();
+        self.map.box_dims = self.box_dims[..rank].to_vec();
+        self.map.element_strides = self.element_strides[..rank].to_vec();
+        Some(())
+    }
+
+    /// Changes an axis, which may be one that does not count.
+    pub(crate) fn set_axis(&mut self, axis: Axis, value: u64) -> Option<()> {
+        match axis {
+            Axis::Dim(at) => *self.dims.get_mut(at)? = u64::from(value as u32),
+            Axis::Stride(at) => *self.strides.get_mut(at)? = value,
+            Axis::BoxDim(at) => *self.box_dims.get_mut(at)? = value as u32,
+            Axis::ElementStride(at) => *self.element_strides.get_mut(at)? = value as u32,
+        }
+        self.set_rank(self.map.dims.len())
+    }
+}
+
+/// What of which axis, innermost first.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Axis {
+    Dim(usize),
+    /// Of the axis behind.
+    Stride(usize),
+    BoxDim(usize),
+    ElementStride(usize),
+}
+
+fn padded<T: Copy, const N: usize>(list: &[T], blank: T) -> [T; N] {
+    std::array::from_fn(|at| list.get(at).copied().unwrap_or(blank))
+}
+
+/// The maps of a launch.
 #[derive(Debug, Default)]
 pub(crate) struct TensorMaps {
-    list: Vec<(u64, TensorMap)>,
+    list: Vec<Encoded>,
     /// Addresses in global memory where a kernel has written a map that nobody has
     /// acquired since, and the instruction that wrote it.
     changed: FxHashMap<u64, u32>,
@@ -20,11 +92,15 @@ pub(crate) struct TensorMaps {
 
 impl TensorMaps {
     /// Keeps a map; the bytes that stand for it.
-    pub(crate) fn add(&mut self, address: u64, map: TensorMap) -> [u8; 128] {
+    pub(crate) fn add(&mut self, tensor: u64, map: TensorMap) -> [u8; 128] {
+        self.keep(Encoded::new(tensor, map))
+    }
+
+    pub(crate) fn keep(&mut self, map: Encoded) -> [u8; 128] {
         let mut bytes = [0; 128];
         bytes[..8].copy_from_slice(&MARK.to_le_bytes());
         bytes[8..16].copy_from_slice(&(self.list.len() as u64).to_le_bytes());
-        self.list.push((address, map));
+        self.list.push(map);
         bytes
     }
 
@@ -39,7 +115,7 @@ impl TensorMaps {
     }
 
     /// The map that some bytes stand for.
-    pub(crate) fn find(&self, bytes: &[u8]) -> Option<&(u64, TensorMap)> {
+    pub(crate) fn find(&self, bytes: &[u8]) -> Option<&Encoded> {
         let word = |at: usize| {
             bytes
                 .get(at..at + 8)?
@@ -56,14 +132,27 @@ impl TensorMaps {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use heist_launch::{BufferRef, TensorElement};
+    use heist_launch::BufferRef;
 
     #[test]
     fn a_map_is_found_by_its_bytes() {
         let mut maps = TensorMaps::default();
         let map = TensorMap::dense(BufferRef::Argument(0), TensorElement::U32, &[6], &[4]);
         let bytes = maps.add(64, map.clone());
-        assert_eq!(maps.find(&bytes), Some(&(64, map)));
+        assert_eq!(maps.find(&bytes), Some(&Encoded::new(64, map)));
         assert_eq!(maps.find(&[0; 128]), None);
+    }
+
+    #[test]
+    fn axes_that_do_not_count_are_kept_until_they_do() {
+        let mut map = Encoded::blank();
+        assert_eq!(map.set_axis(Axis::Dim(2), 7), Some(()));
+        assert_eq!(map.set_axis(Axis::Stride(1), 32), Some(()));
+        assert_eq!(map.map.dims, [1]);
+        assert_eq!(map.set_rank(3), Some(()));
+        assert_eq!(map.map.dims, [1, 1, 7]);
+        assert_eq!(map.map.strides, [0, 32]);
+        assert_eq!(map.set_rank(6), None);
+        assert_eq!(map.set_axis(Axis::Stride(4), 16), None);
     }
 }

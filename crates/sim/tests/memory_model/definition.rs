@@ -1,6 +1,6 @@
 //! What PTX's memory model says of a run, by brute force.
 
-use crate::kernel::{Act, GLOBAL, Kernel, Of, Order, RESULTS, Scope};
+use crate::kernel::{Act, GLOBAL, Kernel, Of, Order, RESULTS, SUM, Scope};
 
 /// Something that a thread did, or that the async proxy did for it.
 #[derive(Clone, Copy, Debug)]
@@ -9,8 +9,17 @@ pub(crate) struct Event {
     act: Act,
     /// Of a load, a swap or a look: what it saw.
     saw: u32,
-    /// The copy itself, by the async proxy; its thread has only started it.
-    by_proxy: bool,
+    /// What the async proxy does of a copy; the thread has only started it.
+    part: Option<Part>,
+}
+
+/// A part of what the async proxy does, and the event that has started it.
+#[derive(Clone, Copy, Debug)]
+enum Part {
+    /// It reads the source, or writes what it brings in.
+    Box(usize),
+    /// It adds to the sum.
+    Sum(usize),
 }
 
 /// What two events must have in common to be about the same thing.
@@ -25,15 +34,28 @@ impl Event {
         self.thread / 2
     }
 
+    fn by_proxy(self) -> bool {
+        self.part.is_some()
+    }
+
+    /// Whether it adds to the sum: as an atomic does, of the scope of the GPU.
+    fn reduces(self) -> bool {
+        matches!(self.part, Some(Part::Sum(_)))
+    }
+
     fn place(self) -> Option<Place> {
         let at = match self.act {
+            _ if self.reduces() => SUM,
             Act::Load(place, _) | Act::Store(place, ..) | Act::Swap(place, ..) => place,
-            Act::CopyIn(place) | Act::CopyOut(place) if self.by_proxy => place,
+            Act::CopyIn(place) | Act::CopyOut(place) | Act::Reduce(place) if self.by_proxy() => {
+                place
+            }
             Act::Arrive(_) | Act::Look(Of::Arrivals, _) => ARRIVALS,
             Act::CopyIn(_) | Act::Look(Of::Copy, _) => COPY,
             _ => return None,
         };
-        Some((if at < GLOBAL { 0 } else { self.block() }, at))
+        let global = at < GLOBAL || at == SUM;
+        Some((if global { 0 } else { self.block() }, at))
     }
 
     fn order(self) -> Order {
@@ -41,7 +63,7 @@ impl Event {
             Act::Load(_, order) | Act::Store(_, order, _) | Act::Swap(_, order, _) => order,
             Act::Arrive(order) | Act::Look(_, order) => order,
             // It arrives when it announces its bytes, and when it has brought them.
-            Act::CopyIn(_) if self.by_proxy => Order::Release(Scope::Cluster),
+            Act::CopyIn(_) if self.by_proxy() => Order::Release(Scope::Cluster),
             Act::CopyIn(_) => Order::Release(Scope::Cta),
             _ => Order::Weak,
         }
@@ -50,14 +72,14 @@ impl Event {
     /// Whether it is an access to memory that may race.
     fn accesses(self) -> bool {
         let generic = matches!(self.act, Act::Load(..) | Act::Store(..) | Act::Swap(..));
-        generic || self.by_proxy
+        generic || self.by_proxy()
     }
 
     fn writes(self) -> bool {
         match self.act {
             Act::Store(..) | Act::Swap(..) => true,
-            Act::CopyIn(_) => self.by_proxy,
-            _ => false,
+            Act::CopyIn(_) => self.by_proxy(),
+            _ => self.reduces(),
         }
     }
 
@@ -110,16 +132,22 @@ impl Execution {
                     thread,
                     act,
                     saw,
-                    by_proxy: false,
+                    part: None,
                 });
             }
         }
-        let copies = events.clone().into_iter();
-        let copies = copies.filter(|event| matches!(event.act, Act::CopyIn(_) | Act::CopyOut(_)));
-        events.extend(copies.map(|event| Event {
-            by_proxy: true,
-            ..event
-        }));
+        let started = events.clone();
+        for (at, event) in started.into_iter().enumerate() {
+            let parts: &[Part] = match event.act {
+                Act::CopyIn(_) | Act::CopyOut(_) => &[Part::Box(at)],
+                Act::Reduce(_) => &[Part::Box(at), Part::Sum(at)],
+                _ => &[],
+            };
+            events.extend(parts.iter().map(|&part| Event {
+                part: Some(part),
+                ..event
+            }));
+        }
         let count = events.len();
         let mut execution = Execution {
             before: vec![vec![false; count]; count],
@@ -161,7 +189,7 @@ impl Execution {
 
     /// The operations that a strong write ends a release pattern of.
     fn releases(&self, write: usize) -> Vec<usize> {
-        if self.events[write].by_proxy {
+        if self.events[write].by_proxy() {
             return vec![write];
         }
         let orders = |event: Event| event.order().releases();
@@ -184,21 +212,17 @@ impl Execution {
         let found = events.filter(|&(at, event)| {
             let same = event.place() == of.place() && orders(*event);
             let fence = matches!(event.act, Act::Fence(_));
-            event.thread == of.thread && !event.by_proxy && side(at) && (same || fence)
+            event.thread == of.thread && !event.by_proxy() && side(at) && (same || fence)
         });
         found.map(|(at, _)| at).collect()
     }
 
     /// The event of a thread that started a copy.
     fn start(&self, copy: usize) -> usize {
-        let copies = (0..self.events.len()).filter(|&at| {
-            let event = self.events[at];
-            matches!(event.act, Act::CopyIn(_) | Act::CopyOut(_))
-        });
-        let (by_proxy, started): (Vec<usize>, Vec<usize>) =
-            copies.partition(|&at| self.events[at].by_proxy);
-        let nth = by_proxy.iter().position(|&at| at == copy);
-        nth.map_or(copy, |nth| started[nth])
+        match self.events[copy].part {
+            Some(Part::Box(start) | Part::Sum(start)) => start,
+            None => copy,
+        }
     }
 
     /// Base causality.
@@ -207,20 +231,25 @@ impl Execution {
         let mut pairs = Vec::new();
         for a in 0..count {
             let (one, started) = (self.events[a], self.start(a));
-            if one.by_proxy {
+            if one.by_proxy() {
                 pairs.push((started, a));
             }
             for b in a + 1..count {
                 let other = self.events[b];
-                let same = one.thread == other.thread && !other.by_proxy;
-                if same && !one.by_proxy {
+                let same = one.thread == other.thread && !other.by_proxy();
+                if same && !one.by_proxy() {
                     pairs.push((a, b));
                 }
             }
             for b in started + 1..count {
                 let other = self.events[b];
-                let waits = matches!((one.act, other.act), (Act::CopyOut(_), Act::ReadWait));
-                if one.by_proxy && waits && other.thread == one.thread {
+                let grouped = matches!(one.act, Act::CopyOut(_) | Act::Reduce(_));
+                let waits = match other.act {
+                    Act::Wait => grouped,
+                    Act::ReadWait => grouped && !one.reduces(),
+                    _ => false,
+                };
+                if one.by_proxy() && waits && other.thread == one.thread {
                     pairs.push((a, b));
                 }
             }
@@ -272,11 +301,11 @@ impl Execution {
     fn causes(&self, a: usize, b: usize) -> bool {
         let (one, other) = (self.events[a], self.events[b]);
         let mut from = vec![a];
-        if one.writes() && one.order() != Order::Weak && !one.by_proxy {
+        if one.writes() && one.order() != Order::Weak && !one.by_proxy() {
             from.extend(self.observers(a));
         }
         let to = self.start(b);
-        if !other.by_proxy || one.by_proxy {
+        if !other.by_proxy() || one.by_proxy() {
             let past = |from: usize| from != a && from == to || self.before[from][to];
             return from.into_iter().any(past);
         }
@@ -292,13 +321,14 @@ impl Execution {
         for a in 0..count {
             for b in a + 1..count {
                 let (one, other) = (self.events[a], self.events[b]);
-                let conflict = (one.thread != other.thread || one.by_proxy || other.by_proxy)
+                let conflict = (one.thread != other.thread || one.by_proxy() || other.by_proxy())
                     && one.accesses()
                     && other.accesses()
                     && one.place() == other.place()
                     && (one.writes() || other.writes());
+                let generic = !one.by_proxy() && !other.by_proxy();
                 let both_strong =
-                    self.morally_strong(one, other) && !one.by_proxy && !other.by_proxy;
+                    generic && self.morally_strong(one, other) || one.reduces() && other.reduces();
                 if conflict && !both_strong && !self.causes(a, b) && !self.causes(b, a) {
                     return Some((one, other));
                 }

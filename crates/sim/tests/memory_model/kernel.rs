@@ -6,6 +6,10 @@ use std::fmt::Write;
 pub(crate) const GLOBAL: usize = 3;
 /// Boxes of 16 bytes of each block's shared memory; places from [`GLOBAL`] on.
 pub(crate) const SHARED: usize = 2;
+/// The place in global memory that reductions add to, 16 bytes behind the words.
+pub(crate) const SUM: usize = GLOBAL + SHARED;
+/// Words of global memory.
+pub(crate) const WORDS: usize = 8;
 /// Words of the results of a thread.
 pub(crate) const RESULTS: usize = 8;
 /// Threads: two in each of two blocks, in warps of their own.
@@ -86,8 +90,12 @@ pub(crate) enum Act {
     ProxyFence,
     /// A bulk copy from a box of shared memory, in a group of its own.
     CopyOut(usize),
+    /// A bulk reduction from a box of shared memory to [`SUM`], in a group of its own.
+    Reduce(usize),
     /// Waits until the copies of the thread have read their sources.
     ReadWait,
+    /// Waits until they are over.
+    Wait,
     /// A bulk copy into a box of shared memory, announced and told to the block's other
     /// mbarrier; one a block.
     CopyIn(usize),
@@ -129,8 +137,8 @@ pub(crate) struct Kernel {
 }
 
 impl Kernel {
-    /// One of many.
-    pub(crate) fn random(random: &mut Random) -> Kernel {
+    /// One of many, with bulk reductions or without.
+    pub(crate) fn random(random: &mut Random, reductions: bool) -> Kernel {
         let clustered = random.below(2) == 0;
         let proxies = random.below(2) == 0;
         let barriers = [random.below(2), random.below(2)];
@@ -143,7 +151,9 @@ impl Kernel {
             }
             for _ in 0..random.below(5) {
                 value += 1;
-                acts.push(if proxies && random.below(3) > 0 {
+                acts.push(if reductions && random.below(4) > 0 {
+                    of_reductions(random, value)
+                } else if proxies && random.below(3) > 0 {
                     of_proxies(random, value)
                 } else {
                     of_strength(random, value)
@@ -208,7 +218,10 @@ impl Kernel {
             for (at, act) in acts.iter().enumerate() {
                 write_act(&mut ptx, *act, thread * MOST_ACTS + at, &mut result);
             }
-            if acts.iter().any(|act| matches!(act, Act::CopyOut(_))) {
+            if acts
+                .iter()
+                .any(|act| matches!(act, Act::CopyOut(_) | Act::Reduce(_)))
+            {
                 ptx.push_str("cp.async.bulk.wait_group 0;\n");
             }
             if acts.iter().any(|act| matches!(act, Act::CopyIn(_))) {
@@ -265,7 +278,27 @@ fn of_proxies(random: &mut Random, value: u32) -> Act {
     }
 }
 
+/// Reductions, and what uses their sources and their sum.
+fn of_reductions(random: &mut Random, value: u32) -> Act {
+    let place = GLOBAL + random.below(SHARED as u32) as usize;
+    match random.below(18) {
+        0 | 1 => Act::Load(SUM, Order::Weak),
+        2 => Act::Store(SUM, Order::Weak, value),
+        3..7 => Act::Reduce(place),
+        7 => Act::Store(place, Order::Weak, value),
+        8 => Act::Load(place, Order::Weak),
+        9..12 => Act::ProxyFence,
+        12..15 => Act::Wait,
+        15 => Act::ReadWait,
+        16 => Act::CopyOut(place),
+        _ => Act::Fence(random.scope()),
+    }
+}
+
 fn address(place: usize) -> (&'static str, String) {
+    if place == SUM {
+        return ("global", "[m+16]".to_owned());
+    }
     match place.checked_sub(GLOBAL) {
         None => ("global", format!("[m+{}]", 4 * place)),
         Some(shared) => ("shared", format!("[s+{}]", 16 * shared)),
@@ -325,7 +358,16 @@ fn write_act(ptx: &mut String, act: Act, slot: usize, result: &mut usize) {
                 16 + 16 * slot
             )
         }
+        Act::Reduce(place) => {
+            let (_, from) = address(place);
+            writeln!(
+                ptx,
+                "cp.reduce.async.bulk.global.shared::cta.bulk_group.add.u32 [m+16], {from}, 16;\n\
+                 cp.async.bulk.commit_group;"
+            )
+        }
         Act::ReadWait => writeln!(ptx, "cp.async.bulk.wait_group.read 0;"),
+        Act::Wait => writeln!(ptx, "cp.async.bulk.wait_group 0;"),
         Act::CopyIn(place) => {
             let (_, to) = address(place);
             writeln!(

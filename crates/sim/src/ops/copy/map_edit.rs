@@ -14,7 +14,8 @@ use crate::decode::{Cost, Decoded, Decoder};
 use crate::lanes::{LANES, each, first};
 use crate::race::access::{AccessKind, Scope};
 use crate::state::memory::window::Window;
-use heist_launch::{Fill, Interleave, Swizzle, TensorElement, TensorMap};
+use crate::state::tensor_map::{Axis, Encoded};
+use heist_launch::{Fill, Interleave, Swizzle, TensorElement};
 use heist_ptx::{Instruction, ScalarType, rule};
 
 pub(crate) fn decode(d: &mut Decoder<'_>, i: &Instruction, mods: &Mods<'_>) -> Decoded<()> {
@@ -30,10 +31,7 @@ pub(crate) fn decode(d: &mut Decoder<'_>, i: &Instruction, mods: &Mods<'_>) -> D
 enum Field {
     Address,
     Rank,
-    BoxDim(usize),
-    Dim(usize),
-    Stride(usize),
-    ElementStride(usize),
+    Axis(Axis),
     Element,
     Interleave,
     Swizzle,
@@ -68,17 +66,17 @@ fn replace(d: &mut Decoder<'_>, i: &Instruction, mods: &Mods<'_>) -> Decoded<()>
     let field = match name {
         "global_address" => Field::Address,
         "rank" => Field::Rank,
-        "box_dim" => Field::BoxDim(axis),
-        "global_dim" => Field::Dim(axis),
-        "global_stride" => Field::Stride(axis),
-        "element_stride" => Field::ElementStride(axis),
+        "box_dim" => Field::Axis(Axis::BoxDim(axis)),
+        "global_dim" => Field::Axis(Axis::Dim(axis)),
+        "global_stride" => Field::Axis(Axis::Stride(axis)),
+        "element_stride" => Field::Axis(Axis::ElementStride(axis)),
         "elemtype" => Field::Element,
         "interleave_layout" => Field::Interleave,
         "swizzle_mode" => Field::Swizzle,
         "fill_mode" => Field::Fill,
         _ => return Err(d.unsupported(i, "this field of a tensor map is not simulated")),
     };
-    let ty = if matches!(field, Field::Address | Field::Stride(_)) {
+    let ty = if matches!(field, Field::Address | Field::Axis(Axis::Stride(_))) {
         ScalarType::B64
     } else {
         ScalarType::B32
@@ -113,12 +111,12 @@ fn change(cx: &mut Cx<'_>, window: Option<Window>, address: u64, field: Field, v
         };
         let bytes = region.read(offset, 16).to_le_bytes();
         let known = cx.machine.tensor_maps.find(&bytes).cloned();
-        let (mut tensor, mut map) = known.unwrap_or_else(blank);
-        if set(&mut tensor, &mut map, field, value).is_none() {
+        let mut map = known.unwrap_or_else(Encoded::blank);
+        if set(&mut map, field, value).is_none() {
             bad = Some(());
             return;
         }
-        let bytes = cx.machine.tensor_maps.add(tensor, map);
+        let bytes = cx.machine.tensor_maps.keep(map);
         if matches!(group.home, Home::Global(_)) {
             let pc = cx.pc();
             cx.machine.tensor_maps.change(address, pc);
@@ -135,24 +133,15 @@ fn change(cx: &mut Cx<'_>, window: Option<Window>, address: u64, field: Field, v
     }
 }
 
-/// A map of one element, for bytes that are no map yet.
-fn blank() -> (u64, TensorMap) {
-    (0, TensorMap::dense(0usize, TensorElement::U8, &[1], &[1]))
-}
-
-fn set(tensor: &mut u64, map: &mut TensorMap, field: Field, value: u64) -> Option<()> {
+fn set(map: &mut Encoded, field: Field, value: u64) -> Option<()> {
     let number = value as u32;
     match field {
-        Field::Address => *tensor = value,
+        Field::Address => map.tensor = value,
         // Given as one less than it is.
-        Field::Rank if number < 5 => resize(map, number as usize + 1),
-        Field::Rank => return None,
-        Field::BoxDim(axis) => *entry(&mut map.box_dims, axis, 1) = number,
-        Field::Dim(axis) => *entry(&mut map.dims, axis, 1) = u64::from(number),
-        Field::Stride(axis) => *entry(&mut map.strides, axis, 0) = value,
-        Field::ElementStride(axis) => *entry(&mut map.element_strides, axis, 1) = number,
+        Field::Rank => return map.set_rank(number.checked_add(1)? as usize),
+        Field::Axis(axis) => return map.set_axis(axis, value),
         Field::Element => {
-            map.element = match number {
+            map.map.element = match number {
                 0 => TensorElement::U8,
                 1 => TensorElement::U16,
                 2 => TensorElement::U32,
@@ -171,7 +160,7 @@ fn set(tensor: &mut u64, map: &mut TensorMap, field: Field, value: u64) -> Optio
             }
         }
         Field::Interleave => {
-            map.interleave = match number {
+            map.map.interleave = match number {
                 0 => Interleave::None,
                 1 => Interleave::Bytes16,
                 2 => Interleave::Bytes32,
@@ -179,7 +168,7 @@ fn set(tensor: &mut u64, map: &mut TensorMap, field: Field, value: u64) -> Optio
             }
         }
         Field::Swizzle => {
-            map.swizzle = match number {
+            map.map.swizzle = match number {
                 0 => Swizzle::None,
                 1 => Swizzle::Bytes32,
                 2 => Swizzle::Bytes64,
@@ -188,7 +177,7 @@ fn set(tensor: &mut u64, map: &mut TensorMap, field: Field, value: u64) -> Optio
             }
         }
         Field::Fill => {
-            map.fill = match number {
+            map.map.fill = match number {
                 0 => Fill::Zeros,
                 1 => Fill::Nan,
                 _ => return None,
@@ -198,20 +187,8 @@ fn set(tensor: &mut u64, map: &mut TensorMap, field: Field, value: u64) -> Optio
     Some(())
 }
 
-fn resize(map: &mut TensorMap, rank: usize) {
-    map.dims.resize(rank, 1);
-    map.strides.resize(rank - 1, 0);
-    map.box_dims.resize(rank, 1);
-    map.element_strides.resize(rank, 1);
-}
-
-/// An entry of a list, which grows to have it.
-fn entry<T: Clone>(list: &mut Vec<T>, at: usize, blank: T) -> &mut T {
-    if list.len() <= at {
-        list.resize(at + 1, blank);
-    }
-    &mut list[at]
-}
+/// The lanes that copy the first 64 bytes of a map.
+const FIRST_HALF: u32 = 0xffff;
 
 /// `tensormap.cp_fenceproxy [to], [from], 128`: the warp copies a map and releases it.
 fn copy(d: &mut Decoder<'_>, i: &Instruction) -> Decoded<()> {
@@ -228,7 +205,12 @@ fn copy(d: &mut Decoder<'_>, i: &Instruction) -> Decoded<()> {
         let mut words = [0u32; LANES];
         let shared = Some(Window::Shared);
         groups(cx, shared, &sources, 4, Does::Reads, |cx, group| {
-            watch(cx, group, false, Does::Reads, AccessKind::Plain);
+            // The second half holds nothing of a map, and compilers copy only the first one here.
+            let mut half = *group;
+            half.mask &= FIRST_HALF;
+            if half.mask != 0 {
+                watch(cx, &half, false, Does::Reads, AccessKind::Plain);
+            }
             if let Some(region) = cx.region(group.home) {
                 for lane in each(group.mask) {
                     words[lane] = region.read(group.offsets[lane], 4) as u32;

@@ -146,9 +146,9 @@ impl Cx<'_> {
             let end = start + len;
             // A reduction reads what it changes.
             let reduces = kind == AccessKind::Reduction;
-            if matches!(home, Home::Global(_)) && (!write || reduces) && checks.races {
+            if matches!(home, Home::Global(_)) && checks.races {
                 let minds = flight::Minds {
-                    reads: false,
+                    reads: write,
                     fence: Some(Behind::Global),
                     but: &[],
                 };
@@ -213,11 +213,18 @@ impl Cx<'_> {
             one.known && !(write && one.kind.scope().is_some())
         }) {
             let them = self.whom(unfenced.agent, unfenced.lane);
-            self.report(rule::PROXY_FENCE_BEFORE_ASYNC_READ, 1 << lane, |cx, mut told| {
+            // A reduction reads what a store has left, too.
+            let (code, to) = match write && !(kind == AccessKind::Reduction && unfenced.write) {
+                true => (rule::PROXY_FENCE_BEFORE_ASYNC_WRITE, " to"),
+                false => (rule::PROXY_FENCE_BEFORE_ASYNC_READ, ""),
+            };
+            self.report(code, 1 << lane, |cx, mut told| {
                 let at = place(cx, home, unfenced.offset);
-                told.message = format!("copies {at}, which {them} wrote without `fence.proxy.async` since");
-                told.other(cx.code.span(unfenced.pc), "it was written here")
-                    .help("every thread that wrote runs `fence.proxy.async.global` before it hands the data over, or the copying thread does when it has received it")
+                let (verb, done) = if unfenced.write { ("wrote", "written") } else { ("read", "read") };
+                told.message =
+                    format!("copies{to} {at}, which {them} {verb} without `fence.proxy.async` since");
+                told.other(cx.code.span(unfenced.pc), format!("it was {done} here"))
+                    .help(format!("every thread that {verb} it runs `fence.proxy.async.global` before it hands the data over, or the copying thread does when it has received it"))
             });
         }
     }

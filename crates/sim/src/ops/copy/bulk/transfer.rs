@@ -12,6 +12,7 @@ use crate::ops::mbarrier::check_use;
 use crate::race::access::AccessKind;
 use crate::state::flight::{Flight, What};
 use crate::state::mbarrier::{Mbarrier, Sender};
+use crate::state::tensor_map::Encoded;
 use crate::state::users::Part;
 use heist_arith::atomic::{Op, Subnormals, Type, apply};
 use heist_launch::TensorElement;
@@ -56,7 +57,12 @@ impl Bulk {
             .collect();
         let bytes = cx.map_bytes(lane, other);
         let found = bytes.and_then(|bytes| cx.machine.tensor_maps.find(&bytes).cloned());
-        let Some((address, map)) = found else {
+        let Some(Encoded {
+            tensor: address,
+            map,
+            ..
+        }) = found
+        else {
             cx.report(rule::TENSOR_MAP, 1 << lane, |_, mut told| {
                 told.message = format!("{other:#x} is not the address of a tensor map");
                 told.help("pass the map as a `const __grid_constant__` parameter, and give its generic address")
