@@ -90,6 +90,9 @@ pub(crate) fn by_rule(mutant: &Mutant, originals: &[Original<'_>]) -> Option<&'s
         Change::Removed if is_arrival(&mutant.opcode) => {
             Some("nobody waits for the phase that it completes: a wait for it would never end")
         }
+        _ if mutant.opcode.starts_with("griddepcontrol") => {
+            Some("the launch comes behind no other that it would wait for")
+        }
         _ if has_nothing_behind(mutant, originals) => {
             Some("nothing that another thread uses is touched behind it until the kernel ends")
         }
