@@ -222,6 +222,37 @@ fn every_cluster() {
     }
 }
 
+/// Every mask, type and layout, whole tiles and edges, under launch control with every policy and in
+/// every cluster, with chaos. A few of them unless `HEIST_CASES=all`.
+#[test]
+fn every_promise_at_once() {
+    let mut problems = Vec::new();
+    for (index, &mask) in MASKS.iter().enumerate() {
+        for dtype in Dtype::ALL {
+            for output in [Output::Same, Output::F32] {
+                for layout in [Layout::Rows, Layout::Heads] {
+                    for (queries, keys, dim) in [(256, 256, 64), (130, 257, 128), (300, 65, 64)] {
+                        let mut problem = problem(queries, keys, dim);
+                        (problem.heads, problem.kv_heads) = (2, 1 + index as u32 % 2);
+                        (problem.mask, problem.dtype) = (mask, dtype);
+                        (problem.output, problem.layout) = (output, layout);
+                        problems.push(problem);
+                    }
+                }
+            }
+        }
+    }
+    let with_each = |problem: &Problem| {
+        let each = common::launch_control().into_iter();
+        each.map(|case| (problem.clone(), case)).collect::<Vec<_>>()
+    };
+    let cases: Vec<_> = problems.iter().flat_map(with_each).collect();
+    parallel(&common::few(cases, 421), |(settings, case)| {
+        let (problem, (schedule, sms)) = case;
+        right_under(problem, Some(schedule), *sms, settings);
+    });
+}
+
 #[test]
 fn it_is_chosen_where_there_are_such_tensor_cores() {
     let (_, target) = common::device("b200");

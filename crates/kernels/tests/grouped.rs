@@ -359,6 +359,32 @@ fn groups_on_tensor_memory() {
     }
 }
 
+/// Every type and layout, groups that end inside of tiles and at them, under launch control with every
+/// policy and in every cluster, with chaos. A few of them unless `HEIST_CASES=all`.
+#[test]
+fn groups_on_tensor_memory_keep_every_promise_at_once() {
+    let mut cases = Vec::new();
+    for (input, output) in [
+        (Input::Bf16, Output::Bf16),
+        (Input::Bf16, Output::F32),
+        (Input::F16, Output::F32),
+        (Input::F16, Output::F16),
+    ] {
+        for layout in [Layout::Nt, Layout::Nn] {
+            for (rows, n, k) in [([128, 256, 0, 128], 128, 128), ([40, 129, 3, 270], 136, 72)] {
+                let mut problem = Grouped::rows(rows.to_vec(), n, k, input, output);
+                problem.layout = layout;
+                let each = common::launch_control();
+                cases.extend(each.into_iter().map(|case| (problem.clone(), case)));
+            }
+        }
+    }
+    heist_oracle::parallel(&common::few(cases, 121), |(settings, case)| {
+        let (problem, (schedule, sms)) = case;
+        right_on_tensor_memory(problem, Some(schedule), *sms, settings);
+    });
+}
+
 /// A block has tiles of several groups, in whatever order, in clusters too.
 #[test]
 fn groups_on_tensor_memory_under_every_policy_and_cluster() {

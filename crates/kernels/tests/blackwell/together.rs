@@ -1,22 +1,14 @@
 //! Every type and layout, whole tiles and edges, under launch control with every policy and in every cluster,
 //! with chaos: all of it together. A few of them unless `HEIST_CASES=all`.
 
+use super::common::{few, launch_control};
 use super::right_under;
 use heist_kernels::gemm::{Gemm, Input, Layout, Output, Scales};
 use heist_oracle::parallel;
-use heist_run::Settings;
 use heist_sched::Schedule;
 
 /// One of so many is run by default.
 const FEW: usize = 181;
-
-const POLICIES: [&str; 5] = [
-    "clc early greedy grouped(16)",
-    "clc late max-steals(1)",
-    "clc early every(2)",
-    "clc late first-half",
-    "clc early time-budget(5us)",
-];
 
 /// Problems of a type in a layout: whole tiles, and edges of rows, columns and depth.
 fn problems(input: Input, output: Output, layout: Layout, scales: Scales) -> [Gemm; 2] {
@@ -61,22 +53,14 @@ fn all() -> Vec<(Gemm, String, Schedule, u32)> {
     let mut cases = Vec::new();
     for (input, output, layout, scales) in of_type {
         for problem in problems(input, output, layout, scales) {
-            for policy in POLICIES {
-                // As many multiprocessors as a cluster has blocks: the others are stolen.
-                for (tile, cluster, sms) in [
-                    ("128x128", "1x1", 1),
-                    ("128x128", "2x1", 2),
-                    ("128x128", "1x2", 2),
-                    ("128x128", "2x2", 4),
-                    ("256x128", "1x2", 2),
-                    ("256x128", "2x2", 4),
-                ] {
-                    // Scales take the place of a stage.
-                    let stages = if scales == Scales::Mx { 3 } else { 4 };
+            // Scales take the place of a stage.
+            let stages = if scales == Scales::Mx { 3 } else { 4 };
+            for (schedule, sms) in launch_control() {
+                let along = schedule.cluster.y > 1;
+                let tiles = ["128x128", "256x128"].into_iter();
+                for tile in tiles.take(1 + usize::from(along)) {
                     let tiling = format!("tcgen05:{tile}x64/{stages}");
-                    let mut schedule: Schedule = policy.parse().expect("a schedule");
-                    schedule.cluster = cluster.parse().expect("a shape");
-                    cases.push((problem, tiling, schedule, sms));
+                    cases.push((problem, tiling, schedule.clone(), sms));
                 }
             }
         }
@@ -86,19 +70,8 @@ fn all() -> Vec<(Gemm, String, Schedule, u32)> {
 
 #[test]
 fn every_promise_at_once() {
-    let everything = std::env::var_os("HEIST_CASES").is_some_and(|told| told == "all");
-    let cases: Vec<_> = all().into_iter().enumerate().collect();
-    let chosen: Vec<_> = cases
-        .into_iter()
-        .filter(|(at, _)| everything || at % FEW == 7)
-        .collect();
-    println!("{} products", chosen.len());
-    parallel(&chosen, |(at, (problem, tiling, schedule, sms))| {
-        let settings = Settings {
-            seed: *at as u64,
-            chaos: true,
-            ..Settings::default()
-        };
-        right_under(*problem, tiling, Some(schedule.clone()), *sms, &settings);
+    parallel(&few(all(), FEW), |(settings, case)| {
+        let (problem, tiling, schedule, sms) = case;
+        right_under(*problem, tiling, Some(schedule.clone()), *sms, settings);
     });
 }

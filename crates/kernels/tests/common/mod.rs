@@ -3,6 +3,7 @@
 
 use heist_kernels::{Job, Step, Target};
 use heist_run::{Device, Program, Settings};
+use heist_sched::Schedule;
 use std::time::Duration;
 
 /// A simulated device by its name: `h200`, or `sim:h200`.
@@ -70,4 +71,41 @@ pub(crate) fn waits_before_it_touches(step: &Step, what: &str) {
         !after.contains("ld.global.nc"),
         "{what}: a load of read-only data"
     );
+}
+
+/// Launch control under five policies in clusters of each shape, and the multiprocessors that hold one
+/// cluster: what it has besides is stolen.
+pub(crate) fn launch_control() -> Vec<(Schedule, u32)> {
+    let policies = [
+        "clc early greedy grouped(16)",
+        "clc late max-steals(1)",
+        "clc early every(2)",
+        "clc late first-half",
+        "clc early time-budget(5us)",
+    ];
+    let clusters = [("1x1", 1), ("2x1", 2), ("1x2", 2), ("2x2", 4)];
+    let each = policies.map(|policy| {
+        clusters.map(|(cluster, sms)| {
+            let mut schedule: Schedule = policy.parse().expect("a schedule");
+            schedule.cluster = cluster.parse().expect("a shape");
+            (schedule, sms)
+        })
+    });
+    each.concat()
+}
+
+/// One of so many cases with its number, or every case where `HEIST_CASES=all`; the number is the seed
+/// of its chaos.
+pub(crate) fn few<T>(cases: Vec<T>, one_of: usize) -> Vec<(Settings, T)> {
+    let everything = std::env::var_os("HEIST_CASES").is_some_and(|told| told == "all");
+    let settings = |seed: usize| Settings {
+        seed: seed as u64,
+        chaos: true,
+        ..Settings::default()
+    };
+    let cases = cases.into_iter().enumerate();
+    let chosen = cases.filter(|(at, _)| everything || at % one_of == 7);
+    let chosen: Vec<_> = chosen.map(|(at, case)| (settings(at), case)).collect();
+    println!("{} cases", chosen.len());
+    chosen
 }
