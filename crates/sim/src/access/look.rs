@@ -54,10 +54,13 @@ pub(crate) fn watch_unless(
             Home::Shared(rank) => &mut cx.blocks[rank as usize].shared,
             _ => return,
         };
+        if does == Does::Reads && region.history.is_still() {
+            region.traffic.read(&group.touch(), contiguous);
+            return;
+        }
         if does == Does::Reads
-            && (region.history.is_still()
-                || kind == AccessKind::Plain
-                    && region.put_off(&group.touch(), look.pc, &cx.warp.clock))
+            && kind == AccessKind::Plain
+            && region.put_off(&group.touch(), look.pc, &cx.warp.clock)
         {
             return;
         }

@@ -5,8 +5,8 @@
 //! throughput table of the CUDA programming guide (results a cycle and SM): 128
 //! single-precision multiply-adds (64 on sm_80), 64 of integers, and 64
 //! additions, shifts, comparisons and logic of integers. So a pipe is busy for
-//! one or two cycles with an instruction of 32 lanes. Between an SM and L2 go 64 bytes a cycle; L2
-//! misses are not modelled.
+//! one or two cycles with an instruction of 32 lanes. Between an SM and L2 go 64 bytes a cycle; what
+//! comes from DRAM is [`crate::engine::dram`]'s.
 //!
 //! The hardware does not run PTX itself: the assembler merges registers, so moves cost nothing, and
 //! it removes dead code.

@@ -3,7 +3,7 @@
 use super::barrier;
 use super::executable::Executable;
 use super::load::Shapes;
-use super::site::Piece;
+use super::site::Work;
 use super::spares::Spares;
 use super::step::{Slice, run_slice};
 use crate::code::{Code, Wait};
@@ -15,7 +15,6 @@ use crate::state::machine::Machine;
 use crate::state::team::{Happening, Team};
 use crate::state::warp::{State, Warp};
 use std::cmp::Reverse;
-use std::sync::Arc;
 
 /// A cluster that has been launched.
 #[derive(Default)]
@@ -28,6 +27,8 @@ pub(crate) struct Cluster {
     /// The time of its own up to which its jobs reach, and whether it has ended then.
     pub(crate) reached: u64,
     pub(crate) ended: bool,
+    /// Bytes between DRAM and L2 that are in no job yet.
+    pub(crate) moved: u64,
 }
 
 /// Schedulers of an SM.
@@ -68,6 +69,7 @@ impl Cluster {
         let first = number * size * warps;
         let agents = (size * warps) as usize;
         (cluster.number, cluster.reached, cluster.ended) = (number, time, false);
+        cluster.moved = 0;
         cluster.team.restart(first, agents, time);
         cluster.blocks.resize_with(size as usize, Block::new);
         cluster.warps.resize_with(agents, || None);
@@ -189,13 +191,18 @@ impl Cluster {
     }
 
     /// The job up to a local time: its demand on the SMs since the last one.
-    pub(crate) fn job(&mut self, until: u64, shapes: &mut Shapes) -> Arc<[Piece]> {
+    pub(crate) fn job(&mut self, until: u64, shapes: &mut Shapes) -> Work {
         let until = until.max(self.reached);
         let from = std::mem::replace(&mut self.reached, until);
         let schedulers = SCHEDULERS * self.blocks.len() as f64;
         let warps = self.warps.iter_mut().flatten();
         let stretches = warps.map(|warp| &mut warp.stretches);
-        shapes.pieces(stretches, from, until, schedulers)
+        let pieces = shapes.pieces(stretches, from, until, schedulers);
+        let traffic = match until - from {
+            0 => 0.0,
+            cycles => std::mem::take(&mut self.moved) as f64 / cycles as f64,
+        };
+        Work { pieces, traffic }
     }
 
     /// The end of its last block.

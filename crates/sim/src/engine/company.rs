@@ -7,10 +7,11 @@
 //! stopped.
 
 use super::cluster::Cluster;
+use super::dram::Dram;
 use super::executable::Executable;
 use super::grid::{ClusterSlot, run_cluster};
 use super::load::Shapes;
-use super::site::{Ended, LAUNCH, Piece, Sites};
+use super::site::{Ended, LAUNCH, Piece, Sites, Work};
 use super::spares::Spares;
 use crate::device::Device;
 use crate::state::machine::Machine;
@@ -128,7 +129,7 @@ pub(crate) struct Company {
     pub(crate) guests: Vec<Option<Guest>>,
     seats: Vec<Seat>,
     free: Vec<usize>,
-    starting: Arc<[Piece]>,
+    starting: Work,
     limit: u64,
 }
 
@@ -138,12 +139,12 @@ impl Company {
         let gpu = device.gpu();
         Company {
             device,
-            sites: Sites::new(gpu.sms),
+            sites: Sites::new(gpu.sms, Dram::of(gpu)),
             rooms: vec![Room::of_sm(&gpu.arch.limits()); gpu.sms as usize],
             guests: Vec::new(),
             seats: Vec::new(),
             free: Vec::new(),
-            starting: [Piece::idle(LAUNCH)].into(),
+            starting: Work::without_memory([Piece::idle(LAUNCH)].into()),
             limit,
         }
     }
@@ -191,6 +192,7 @@ impl Company {
         cluster.team.offset = time - cluster.reached.min(time);
         if !cluster.ended {
             let until = run_cluster(cluster, &host.executable, &mut host.machine, self.limit);
+            cluster.moved += host.machine.take_traffic();
             if let Some(until) = until {
                 let job = cluster.job(until, &mut host.shapes);
                 if cluster.ended {
@@ -258,8 +260,8 @@ impl Company {
                     self.seats.len() - 1
                 }
             };
-            let starting = Arc::clone(&self.starting);
-            self.sites.start(site as u32, who, time, starting);
+            self.sites
+                .start(site as u32, who, time, self.starting.clone());
         }
     }
 

@@ -1,16 +1,16 @@
 //! A launch: clusters from the pool onto SMs, in the order of modelled time.
 
 use super::cluster::{Cluster, Pause};
+use super::dram::Dram;
 use super::executable::Executable;
 use super::load::Shapes;
-use super::site::{Ended, LAUNCH, Piece, Sites};
+use super::site::{Ended, LAUNCH, Piece, Sites, Work};
 use super::spares::Spares;
 use super::{deadlock, parallel};
 use crate::code::Code;
 use crate::state::machine::Machine;
 use heist_launch::{BlockSpan, Time};
 use heist_ptx::{Diagnostic, Span, rule};
-use std::sync::Arc;
 
 /// Runs all clusters of the machine's pool; stops early if one writes global memory that was
 /// assumed read-only.
@@ -48,13 +48,17 @@ pub(crate) fn run(
     if machine.global.is_stirred() {
         return Vec::new();
     }
+    let dram = Dram::of(machine.device.gpu());
+    // As those are that may run side by side.
+    let alike = executable.code.shape.isolated && per_cluster == 1;
     let mut grid = Grid {
         executable,
         machine,
         limit,
         per_cluster,
-        sites: Sites::new(places),
-        starting: [Piece::idle(LAUNCH)].into(),
+        sites: Sites::new(places, dram),
+        alike,
+        starting: Work::without_memory([Piece::idle(LAUNCH)].into()),
         running: Vec::new(),
         free: Vec::new(),
         spares: Spares::default(),
@@ -71,7 +75,16 @@ pub(crate) fn run(
             break;
         }
     }
-    grid.spans
+    let mut spans = grid.spans;
+    if alike {
+        let growth = dram.growth(machine.stats.cycles, machine.global.traffic());
+        let grown = |time: Time| Time(Dram::grown(time.0 / cycle_ps, growth) * cycle_ps);
+        for span in &mut spans {
+            (span.start, span.end) = (grown(span.start), grown(span.end));
+        }
+        machine.stats.cycles = Dram::grown(machine.stats.cycles, growth);
+    }
+    spans
 }
 
 /// A launch while it runs.
@@ -82,8 +95,10 @@ struct Grid<'r> {
     limit: u64,
     per_cluster: u32,
     sites: Sites,
+    /// Whether DRAM slows all blocks alike, and not those that ask for something first.
+    alike: bool,
     /// What a cluster does before its first instruction.
-    starting: Arc<[Piece]>,
+    starting: Work,
     running: Vec<ClusterSlot>,
     /// Numbers of places that nobody has.
     free: Vec<usize>,
@@ -103,7 +118,7 @@ impl Grid<'_> {
             self.running.push(ClusterSlot::Free);
         }
         self.running[at] = ClusterSlot::Starting { number };
-        self.sites.start(site, at, time, Arc::clone(&self.starting));
+        self.sites.start(site, at, time, self.starting.clone());
     }
 
     /// A job has ended: its cluster runs on, or leaves. False when the launch is over.
@@ -121,6 +136,9 @@ impl Grid<'_> {
         cluster.team.offset = time - cluster.reached.min(time);
         if !cluster.ended {
             let until = run_cluster(cluster, self.executable, self.machine, self.limit);
+            if !self.alike {
+                cluster.moved += self.machine.take_traffic();
+            }
             if let Some(until) = until {
                 let job = cluster.job(until, &mut self.shapes);
                 if cluster.ended {

@@ -6,13 +6,14 @@
 //! without races the order makes no difference.
 //!
 //! A cluster's time is its own, as if its SM were empty; [`site`] says when that is
-//! on the device, with what the SM's other blocks take.
+//! on the device, with what the SM's other blocks take, and [`dram`] what all SMs together do.
 
 pub(crate) mod barrier;
 pub(crate) mod cluster;
 pub(crate) mod company;
 pub(crate) mod deadlock;
 pub(crate) mod divergence;
+pub(crate) mod dram;
 pub(crate) mod executable;
 pub(crate) mod grid;
 pub(crate) mod load;

@@ -4,7 +4,8 @@
 //! block from its launch to its end in one go, and what it asks of its SM does not depend
 //! on when it was launched. So every worker takes blocks as they come, on its
 //! own copy of global memory that also notes which bytes it has read and written;
-//! afterwards the copies are merged and the timeline is computed from the jobs.
+//! afterwards the copies are merged and the timeline is computed from the jobs. Which block was the
+//! first to ask DRAM for a byte is not known then, so DRAM slows all of them alike.
 //!
 //! The serial run handles every other case: if there is a finding, if a budget is spent, or if one
 //! worker has written a byte that another one has touched, [`run`] returns nothing, and the machine
@@ -12,6 +13,7 @@
 //! worker has written memory that was assumed read-only, global memory is marked as stirred, too.
 
 use super::cluster::{Cluster, Pause};
+use super::dram::Dram;
 use super::executable::Executable;
 use super::load::Shapes;
 use super::replay::{Jobs, Launched, replay};
@@ -68,14 +70,17 @@ pub(crate) fn run(
         jobs.extend(share.jobs);
         parts.push(share.global);
     }
-    let launched = replay(&jobs, sites, slots, || machine.is_late())?;
+    let mut launched = replay(&jobs, sites, slots, || machine.is_late())?;
+    let end = launched.iter().map(|one| one.end).max().unwrap_or(0);
+    let growth = Dram::of(machine.device.gpu()).growth(end, Global::traffic_of(&parts));
+    for one in &mut launched {
+        one.start = Dram::grown(one.start, growth);
+        one.end = Dram::grown(one.end, growth);
+    }
     stats.blocks = u64::from(blocks);
-    stats.cycles = launched.iter().map(|one| one.end).max().unwrap_or(0);
+    stats.cycles = Dram::grown(end, growth);
     let budget = &machine.options.budget;
-    if stats.warp_instructions > budget.warp_instructions
-        || stats.cycles > limit
-        || machine.is_late()
-    {
+    if stats.warp_instructions > budget.warp_instructions || end > limit || machine.is_late() {
         return None;
     }
     if !machine.global.absorb(parts) {
@@ -157,7 +162,7 @@ pub(crate) fn work(
                 return None;
             }
             let end = cluster.end();
-            jobs.push((number, cluster.job(end, &mut shapes)));
+            jobs.push((number, cluster.job(end, &mut shapes).pieces));
             spares.keep(cluster);
         }
     }

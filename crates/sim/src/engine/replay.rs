@@ -7,7 +7,7 @@
 //! the same jobs at the same times are in the same state, so they are modelled as one group until
 //! their next blocks differ.
 
-use super::site::{LAUNCH, Piece, Site};
+use super::site::{LAUNCH, Piece, Site, Work};
 use rustc_hash::FxHashMap;
 use std::cmp::Reverse;
 use std::collections::BinaryHeap;
@@ -116,7 +116,8 @@ impl Group {
         });
         self.stays[who].starting = true;
         self.stays[who].blocks.resize(self.members.len(), NOBODY);
-        self.site.start(who, time, Arc::clone(starting));
+        let starting = Work::without_memory(Arc::clone(starting));
+        self.site.start(who, time, starting);
         self.new.push(who);
     }
 
@@ -267,7 +268,7 @@ impl Replay<'_> {
                 let stay = &mut group.stays[who];
                 if std::mem::take(&mut stay.starting) {
                     let job = Arc::clone(&self.jobs.kinds[stay.kind as usize]);
-                    group.site.start(who, time, job);
+                    group.site.start(who, time, Work::without_memory(job));
                 } else {
                     for number in stay.blocks.drain(..) {
                         self.launched[number as usize].end = time;
@@ -345,18 +346,20 @@ impl Replay<'_> {
 
 #[cfg(test)]
 mod tests {
+    use super::super::dram::Dram;
     use super::super::site::{Ended, Sites};
     use super::*;
     use crate::rng::Rng;
 
     /// One SM after the other, as the run in order does it.
     fn plain(jobs: &[Arc<[Piece]>], places: u32, slots: u32) -> Vec<Launched> {
-        let mut sites = Sites::new(places);
+        let mut sites = Sites::new(places, Dram::of(&heist_ptx::arch::Gpu::H200));
         let mut left = jobs.iter().enumerate();
         let mut launched: Vec<(Launched, Option<Arc<[Piece]>>)> = Vec::new();
         let mut launch = |sm, time, sites: &mut Sites, launched: &mut Vec<_>| {
             if let Some((number, job)) = left.next() {
-                sites.start(sm, number, time, [Piece::idle(LAUNCH)].into());
+                let starting = Work::without_memory([Piece::idle(LAUNCH)].into());
+                sites.start(sm, number, time, starting);
                 let start = time + LAUNCH;
                 let one = Launched {
                     number: number as u32,
@@ -374,7 +377,7 @@ mod tests {
         }
         while let Some(Ended { time, site, who }) = sites.next() {
             match launched[who].1.take() {
-                Some(job) => sites.start(site, who, time, job),
+                Some(job) => sites.start(site, who, time, Work::without_memory(job)),
                 None => {
                     launched[who].0.end = time;
                     launch(site, time, &mut sites, &mut launched);

@@ -6,8 +6,9 @@
 //! SM share it: a cluster that asks for less than an equal part of a unit gets
 //! what it asks for, and the others share what is left equally. So a piece that
 //! waits for memory is not slowed by others that compute, and the last block on an
-//! SM runs at its full speed.
+//! SM runs at its full speed. All SMs share [DRAM](super::dram).
 
+use super::dram::Dram;
 use crate::state::demand::UNITS;
 use std::cmp::Reverse;
 use std::collections::BinaryHeap;
@@ -31,11 +32,30 @@ impl Piece {
     }
 }
 
+/// What a cluster does up to its next interaction with the device.
+#[derive(Clone, Debug)]
+pub(crate) struct Work {
+    pub(crate) pieces: Arc<[Piece]>,
+    /// Bytes between DRAM and L2 in a cycle of the cluster's.
+    pub(crate) traffic: f64,
+}
+
+impl Work {
+    /// Of nobody who uses memory.
+    pub(crate) fn without_memory(pieces: Arc<[Piece]>) -> Work {
+        Work {
+            pieces,
+            traffic: 0.0,
+        }
+    }
+}
+
 /// A job on an SM.
 #[derive(Clone, Debug)]
 struct Job {
     who: usize,
     pieces: Arc<[Piece]>,
+    traffic: f64,
     /// The piece after the present one.
     next: usize,
     now: Piece,
@@ -53,9 +73,16 @@ pub(super) struct Site {
 /// All SMs (or groups of them that hold a cluster) with their jobs.
 #[derive(Debug)]
 pub(crate) struct Sites {
-    /// Each with the number of plans that were made for it.
-    sites: Vec<(Site, u64)>,
+    /// Each with the number of plans that were made for it, and what it asks of DRAM.
+    sites: Vec<(Site, u64, f64)>,
+    /// In the SMs' time, in which DRAM is quick enough.
     due: BinaryHeap<Reverse<(u64, u32, u64)>>,
+    dram: Dram,
+    /// What all of them ask of DRAM.
+    demand: f64,
+    /// The SMs' time, and by how much the device's is later.
+    now: u64,
+    late: f64,
 }
 
 /// A job that has ended.
@@ -71,29 +98,47 @@ const NOTHING: f64 = 1e-6;
 
 impl Sites {
     /// Empty ones.
-    pub(crate) fn new(sites: u32) -> Sites {
+    pub(crate) fn new(sites: u32, dram: Dram) -> Sites {
         Sites {
             sites: (0..sites).map(|_| Default::default()).collect(),
             due: BinaryHeap::new(),
+            dram,
+            demand: 0.0,
+            now: 0,
+            late: 0.0,
         }
     }
 
     /// Starts a job at a time, which is not before the last one that ended there.
-    pub(crate) fn start(&mut self, site: u32, who: usize, time: u64, pieces: Arc<[Piece]>) {
-        self.sites[site as usize].0.start(who, time, pieces);
+    pub(crate) fn start(&mut self, site: u32, who: usize, time: u64, work: Work) {
+        let late = self.late as u64;
+        // A launch may come before what has ended last on another SM.
+        let time = match time.checked_sub(self.now + late) {
+            Some(ahead) => self.now + (ahead as f64 / (1.0 + self.dram.delay(self.demand))) as u64,
+            None => time.saturating_sub(late),
+        };
+        self.sites[site as usize].0.start(who, time, work);
         self.plan(site);
+    }
+
+    /// By how much the device's time is later at a time of the SMs', if nothing happens before.
+    fn late_at(&self, time: u64) -> f64 {
+        let passed = time.saturating_sub(self.now) as f64;
+        self.late + passed * self.dram.delay(self.demand)
     }
 
     /// The next job that ends. Jobs that end at once come one after the other.
     pub(crate) fn next(&mut self) -> Option<Ended> {
         while let Some(Reverse((time, site, version))) = self.due.pop() {
-            let (here, latest) = &mut self.sites[site as usize];
-            if *latest != version {
+            if self.sites[site as usize].1 != version {
                 continue;
             }
-            let ended = here.step(time);
+            self.late = self.late_at(time);
+            self.now = self.now.max(time);
+            let ended = self.sites[site as usize].0.step(time);
             self.plan(site);
             if let Some(who) = ended {
+                let time = time + self.late as u64;
                 return Some(Ended { time, site, who });
             }
         }
@@ -104,7 +149,7 @@ impl Sites {
     pub(crate) fn next_time(&mut self) -> Option<u64> {
         while let Some(&Reverse((time, site, version))) = self.due.peek() {
             if self.sites[site as usize].1 == version {
-                return Some(time);
+                return Some(time + self.late_at(time) as u64);
             }
             self.due.pop();
         }
@@ -112,9 +157,12 @@ impl Sites {
     }
 
     fn plan(&mut self, site: u32) {
-        let (here, version) = &mut self.sites[site as usize];
+        let (here, version, demand) = &mut self.sites[site as usize];
         *version += 1;
-        if let Some(time) = here.plan() {
+        let planned = here.plan();
+        let asked = here.traffic();
+        self.demand += asked - std::mem::replace(demand, asked);
+        if let Some(time) = planned {
             self.due.push(Reverse((time, site, *version)));
         }
     }
@@ -122,12 +170,13 @@ impl Sites {
 
 impl Site {
     /// Starts a job at a time, which is not before the last step.
-    pub(super) fn start(&mut self, who: usize, time: u64, pieces: Arc<[Piece]>) {
+    pub(super) fn start(&mut self, who: usize, time: u64, Work { pieces, traffic }: Work) {
         self.advance(time);
         self.jobs.push(Job {
             who,
             now: pieces.first().copied().unwrap_or(Piece::idle(0)),
             pieces,
+            traffic,
             next: 1,
             rate: 1.0,
         });
@@ -160,6 +209,12 @@ impl Site {
             .map(|job| (job.now.cycles / job.rate).max(0.0))
             .min_by(f64::total_cmp)?;
         Some(self.time + (wait - NOTHING).ceil().max(0.0) as u64)
+    }
+
+    /// What its jobs ask of DRAM, in bytes a cycle.
+    fn traffic(&self) -> f64 {
+        let jobs = self.jobs.iter();
+        jobs.map(|job| job.traffic * job.rate).sum()
     }
 
     /// Takes out jobs that have not really come.
@@ -235,38 +290,77 @@ mod tests {
         }
     }
 
+    /// An H200 has 2424 bytes a cycle.
+    fn sites(many: u32) -> Sites {
+        Sites::new(many, Dram::of(&heist_ptx::arch::Gpu::H200))
+    }
+
+    fn work<const N: usize>(pieces: [Piece; N], traffic: f64) -> Work {
+        Work {
+            pieces: Arc::new(pieces),
+            traffic,
+        }
+    }
+
     fn all(sites: &mut Sites) -> Vec<(u64, usize)> {
         std::iter::from_fn(|| sites.next().map(|ended| (ended.time, ended.who))).collect()
     }
 
     #[test]
     fn those_who_ask_for_all_share_it_and_the_last_one_gets_it() {
-        let mut sites = Sites::new(2);
-        sites.start(0, 1, 100, [busy(100.0, 1.0)].into());
-        sites.start(0, 2, 100, [busy(300.0, 1.0)].into());
-        sites.start(1, 3, 0, [busy(100.0, 1.0)].into());
+        let mut sites = sites(2);
+        sites.start(0, 1, 100, work([busy(100.0, 1.0)], 0.0));
+        sites.start(0, 2, 100, work([busy(300.0, 1.0)], 0.0));
+        sites.start(1, 3, 0, work([busy(100.0, 1.0)], 0.0));
         // Two share until 300; then the second has 200 left and is alone.
         assert_eq!(all(&mut sites), [(100, 3), (300, 1), (500, 2)]);
     }
 
     #[test]
     fn waiting_is_not_slowed_and_does_not_slow() {
-        let mut sites = Sites::new(1);
-        sites.start(0, 1, 0, [Piece::idle(50), busy(10.0, 1.0)].into());
-        sites.start(0, 2, 0, [busy(100.0, 1.0)].into());
+        let mut sites = sites(1);
+        sites.start(0, 1, 0, work([Piece::idle(50), busy(10.0, 1.0)], 0.0));
+        sites.start(0, 2, 0, work([busy(100.0, 1.0)], 0.0));
         // From 50 on both compute: 20 cycles for ten of the first.
         assert_eq!(all(&mut sites), [(70, 1), (110, 2)]);
     }
 
     #[test]
     fn a_small_part_is_given_in_full() {
-        let mut sites = Sites::new(1);
-        sites.start(0, 1, 0, [busy(100.0, 0.25)].into());
-        sites.start(0, 2, 0, [busy(75.0, 1.0)].into());
-        sites.start(0, 3, 0, [].into());
+        let mut sites = sites(1);
+        sites.start(0, 1, 0, work([busy(100.0, 0.25)], 0.0));
+        sites.start(0, 2, 0, work([busy(75.0, 1.0)], 0.0));
+        sites.start(0, 3, 0, work([], 0.0));
         assert_eq!(all(&mut sites), [(0, 3), (100, 1), (100, 2)]);
         let thirds = [0.1, 1.0, 0.5, 0.5];
         let found = level(thirds.into_iter());
         assert!((found - 0.3).abs() < 1e-6, "{found}");
+    }
+
+    #[test]
+    fn those_who_ask_for_more_than_dram_has_wait_and_the_last_one_does_not() {
+        let half = 2400.0 * 1000.0 / 1980.0;
+        let mut sites = sites(3);
+        sites.start(0, 1, 0, work([busy(1000.0, 1.0)], half));
+        sites.start(1, 2, 0, work([busy(1000.0, 0.5)], half));
+        sites.start(2, 3, 0, work([busy(2000.0, 0.0)], half));
+        // Half as much again as there is, for 1000 cycles; then a half, which is enough.
+        assert_eq!(sites.next_time(), Some(1500));
+        assert_eq!(all(&mut sites), [(1500, 1), (1500, 2), (2500, 3)]);
+        sites.start(0, 4, 3000, work([busy(100.0, 1.0)], 0.0));
+        assert_eq!(all(&mut sites), [(3100, 4)]);
+        // One that is slowed by its SM asks for less.
+        sites.start(0, 5, 3100, work([busy(100.0, 1.0)], 2.0 * half));
+        sites.start(0, 6, 3100, work([busy(100.0, 1.0)], 0.0));
+        assert_eq!(all(&mut sites), [(3300, 5), (3300, 6)]);
+    }
+
+    #[test]
+    fn a_job_may_start_before_another_one_has_ended_elsewhere() {
+        let mut sites = sites(2);
+        sites.start(0, 1, 0, work([Piece::idle(5000)], 0.0));
+        assert_eq!(sites.next().map(|ended| ended.time), Some(5000));
+        sites.start(1, 2, 200, work([busy(100.0, 1.0)], 0.0));
+        assert_eq!(all(&mut sites), [(300, 2)]);
     }
 }

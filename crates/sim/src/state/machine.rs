@@ -20,6 +20,8 @@ pub(crate) struct Machine {
     pub(crate) cluster_shape: Dim3,
     pub(crate) geography: Geography,
     pub(crate) global: Global,
+    /// What was asked of its traffic before.
+    pub(crate) traffic: u64,
     /// Constant variables and kernel parameters, one region each.
     pub(crate) constants: Region,
     pub(crate) constant_len: u64,
@@ -36,6 +38,8 @@ pub(crate) struct Machine {
     /// The tensor memory of each SM.
     pub(crate) columns: super::tensor_memory::Pool,
     pub(crate) decisions: Vec<heist_launch::Decision>,
+    /// How atomics on one address wait for each other.
+    pub(crate) contention: super::contention::Contention,
     /// Bytes of a block's shared memory, and where they start in its stretch of the window.
     pub(crate) shared_len: u32,
     pub(crate) shared_start: u32,
@@ -74,6 +78,7 @@ impl Machine {
             cluster_shape: self.cluster_shape,
             geography: self.geography,
             global: self.global.fork(),
+            traffic: 0,
             constants: self.constants.fork(),
             constant_len: self.constant_len,
             params: self.params.fork(),
@@ -88,6 +93,7 @@ impl Machine {
             tensor_maps: Default::default(),
             columns: Default::default(),
             decisions: Vec::new(),
+            contention: Default::default(),
             shared_len: self.shared_len,
             shared_start: self.shared_start,
             workspace: self.workspace,
@@ -99,6 +105,12 @@ impl Machine {
             yields: false,
             started: self.started,
         }
+    }
+
+    /// Bytes between DRAM and L2 since this was asked the last time.
+    pub(crate) fn take_traffic(&mut self) -> u64 {
+        let all = self.global.traffic();
+        all - std::mem::replace(&mut self.traffic, all)
     }
 
     /// The parameters of the race checks.

@@ -8,6 +8,7 @@
 pub(crate) mod barrier;
 pub(crate) mod block;
 pub(crate) mod bulk_group;
+pub(crate) mod contention;
 pub(crate) mod control;
 pub(crate) mod copies;
 pub(crate) mod demand;

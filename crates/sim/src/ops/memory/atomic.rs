@@ -166,6 +166,7 @@ impl Atomic {
 
     fn on(&self, cx: &mut Cx<'_>, group: &Group) {
         check_written(cx, group);
+        wait_for_turn(cx, group, self.targets.iter().any(Option::is_some));
         // A packed pair is two atomics.
         let size = match self.ty {
             Type::F16x2 | Type::Bf16x2 => 2,
@@ -208,6 +209,24 @@ impl Atomic {
                 write_bits(cx, slot, rows, &old);
             }
         }
+    }
+}
+
+/// Waits for the atomics before it on the same addresses. A warp that does not want the old value
+/// goes on as soon as its atomic is on the way, which it can be for as long as one takes.
+fn wait_for_turn(cx: &mut Cx<'_>, group: &Group, fetches: bool) {
+    let Home::Global(allocation) = group.home else {
+        return;
+    };
+    let (now, offset) = (cx.now(), cx.team.offset);
+    let offsets = each(group.mask).map(|lane| group.offsets[lane]);
+    let contention = &mut cx.machine.contention;
+    let mut wait = contention.wait(allocation, offsets, now + offset);
+    if !fetches {
+        wait = wait.saturating_sub(u64::from(Cost::ATOMIC.latency));
+    }
+    if wait > 0 {
+        cx.warp.advance(now + wait);
     }
 }
 
@@ -261,6 +280,7 @@ fn wide(
         groups(cx, window, &addresses, 16, Does::Writes, |cx, group| {
             cx.mask = group.mask;
             check_written(cx, group);
+            wait_for_turn(cx, group, target.is_some());
             crate::access::order::read(cx, group, order);
             watch(cx, group, false, Does::Writes, order.atomic_kind(16));
             crate::access::order::write(cx, group, order, true);

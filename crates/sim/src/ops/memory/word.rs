@@ -247,10 +247,11 @@ impl RepeatedAccess<'_> {
     #[inline(always)]
     fn record_in_order(&mut self, write: bool) -> Option<()> {
         let order = self.pattern.whole_line()?;
+        let (checks, line) = (self.watches.0, self.start / 128);
         if !write && self.region.history.is_still() {
+            self.region.traffic.touch(line, u128::MAX, false);
             return Some(());
         }
-        let (checks, line) = (self.watches.0, self.start / 128);
         let missing = !write && checks.unwritten && self.region.unwritten_in(line, u128::MAX) != 0;
         let history = &mut self.region.history;
         if missing
@@ -271,6 +272,10 @@ impl RepeatedAccess<'_> {
     fn look(&mut self, does: Does) -> Look {
         let mut look = Look::at(self.pc, self.watches, does, AccessKind::Plain);
         if does == Does::Reads && self.region.history.is_still() {
+            for part in self.pattern.parts() {
+                let line = part.line(self.start);
+                self.region.traffic.touch(line, part.bytes(), false);
+            }
             return look;
         }
         for part in self.pattern.parts() {

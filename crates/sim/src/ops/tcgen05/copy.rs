@@ -16,7 +16,7 @@ use heist_arith::tensor::tcgen05::{Format, Operand, operand};
 use heist_arith::tensor::wgmma::Major;
 use heist_ptx::{Instruction, ScalarType, rule};
 
-/// Bytes that a copy moves in a cycle.
+/// Bytes that a copy moves in a cycle: what shared memory delivers.
 const RATE: u64 = 128;
 
 /// Which rows of shared memory go to which lanes.

@@ -20,6 +20,13 @@ use heist_arith::tensor::tcgen05::{Form, MmaKind, Operand as Matrix, Usage};
 use heist_arith::tensor::wgmma::Numbers;
 use heist_ptx::{Instruction, Operand, ScalarType, rule};
 
+/// Bytes of shared memory that a product reads in a cycle, as any other reader does.
+///
+/// So a product with both factors there is bound by them below 128 columns, as was measured on a B200
+/// (SemiAnalysis, Dissecting Nvidia Blackwell, 2026), and a sparse one of 256 columns has 1.6 times the rate of a
+/// dense one, as on a B300 (ademeure/QuickRunCUDA on GitHub, 2026).
+const SHARED_RATE: u64 = 128;
+
 /// The first factor.
 enum Left {
     Shared(Slot),
@@ -409,10 +416,12 @@ impl Multiply {
         // 128 rows, two columns and 32 bytes of depth a cycle: 4096 products of halves, which
         // with 148 SMs at 1.85 GHz are 2.25 PFLOP/s: an eighth of the 18 of an HGX B200 board (NVIDIA's
         // data sheet has 36 with sparsity, which doubles the depth here). Fewer rows take as long.
-        let busy = match layout {
+        let computing = match layout {
             Layout::B => form.n as u64 / 4,
             _ => form.n as u64 / 2,
         };
+        let reading = product.lines.iter().map(Lines::bytes).max().unwrap_or(0) / SHARED_RATE;
+        let busy = computing.max(reading);
         let uses = product
             .ranks
             .iter()

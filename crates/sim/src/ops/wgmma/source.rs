@@ -32,6 +32,15 @@ impl Lines {
         }
     }
 
+    /// How many bytes.
+    pub(crate) fn bytes(&self) -> u64 {
+        let counts = self
+            .0
+            .iter()
+            .map(|(_, bytes)| u64::from(bytes.count_ones()));
+        counts.sum()
+    }
+
     /// The lines of both.
     pub(crate) fn join(&mut self, other: Lines) {
         if self.0.is_empty() {

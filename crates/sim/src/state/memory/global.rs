@@ -4,6 +4,7 @@
 //! allocation, and the nearest one is that buffer.
 
 use super::region::Region;
+use super::traffic::Traffic;
 use super::window;
 
 /// Bytes that belong to nothing around each allocation.
@@ -81,7 +82,8 @@ impl Global {
     }
 
     /// Puts memory at an address that no other has. What is added later lies behind it.
-    pub(crate) fn put(&mut self, base: u64, name: String, len: u64, region: Region) {
+    pub(crate) fn put(&mut self, base: u64, name: String, len: u64, mut region: Region) {
+        region.count_traffic();
         let end = base.saturating_add(len).saturating_add(GAP);
         let next = match base >= window::HEAP {
             true => &mut self.next_of_heap,
@@ -184,6 +186,24 @@ impl Global {
             }
         }
         apart
+    }
+
+    /// Bytes that came from DRAM or went there.
+    pub(crate) fn traffic(&self) -> u64 {
+        let all = self.allocations.iter();
+        all.map(|one| one.region.traffic.bytes()).sum()
+    }
+
+    /// The same of forks together.
+    pub(crate) fn traffic_of(forks: &[Global]) -> u64 {
+        let most = forks.iter().map(|fork| fork.allocations.len()).max();
+        let of = |at: usize| {
+            let parts = forks
+                .iter()
+                .filter_map(move |fork| fork.allocations.get(at));
+            Traffic::of_all(parts.map(|one| &one.region.traffic))
+        };
+        (0..most.unwrap_or(0)).map(of).sum()
     }
 
     /// Forgets what the race detector knows.

@@ -8,4 +8,5 @@ pub(crate) mod footprint;
 pub(crate) mod global;
 pub(crate) mod local;
 pub(crate) mod region;
+pub(crate) mod traffic;
 pub(crate) mod window;

@@ -1,6 +1,7 @@
 //! A region of memory: its bytes, a written bit for each, and the race detector's history.
 
 use super::footprint::Footprint;
+use super::traffic::Traffic;
 use crate::lanes::{LANES, Mask, each};
 use crate::race::access::LINE;
 use crate::race::clock::WarpClock;
@@ -29,6 +30,8 @@ pub(crate) struct Region {
     pub(crate) history: History,
     /// What was touched of a fork.
     touched: Footprint,
+    /// What was moved between DRAM and L2, of global memory.
+    pub(crate) traffic: Traffic,
 }
 
 impl Region {
@@ -98,13 +101,20 @@ impl Region {
             written: self.written.clone(),
             history: self.history.fork(lines),
             touched: Footprint::new(lines),
+            traffic: self.traffic.fork(),
         }
     }
 
-    /// Notes an access to some bytes of a line, in a fork. Reads of [still](History::is_still)
-    /// memory are not noted.
+    /// From now on its traffic is counted.
+    pub(crate) fn count_traffic(&mut self) {
+        self.traffic = Traffic::new(self.lines());
+    }
+
+    /// Notes an access to some bytes of a line, in a fork, and counts it. Reads of
+    /// [still](History::is_still) memory are not noted.
     #[inline]
     pub(crate) fn note(&mut self, line: u64, bytes: u128, write: bool) {
+        self.traffic.touch(line, bytes, write);
         if write || !self.history.is_still() {
             self.touched.note(line, bytes, write);
         }

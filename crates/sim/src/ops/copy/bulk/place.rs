@@ -143,6 +143,7 @@ impl Cx<'_> {
             if !write && checks.unwritten {
                 missing = region.first_unwritten(start, len as usize);
             }
+            region.traffic.range(start, len, write);
             let end = start + len;
             // A reduction reads what it changes.
             let reduces = kind == AccessKind::Reduction;
