@@ -708,3 +708,20 @@ fn shared_memory_is_foretold() {
         }
     }
 }
+
+#[test]
+fn a_problem_names_its_heads_of_keys_where_there_are_fewer() {
+    let mut problem = Problem::new(2, 8, 64, 128);
+    assert!(problem.to_string().contains(" H8 D128 "), "{problem}");
+    problem.kv_heads = 2;
+    assert!(problem.to_string().contains(" H8/2 D128 "), "{problem}");
+}
+
+/// With more columns the assembler spills registers.
+#[test]
+fn heads_of_96_have_two_blocks_of_rows_and_32_columns() {
+    let target = common::device("sim:a100").1;
+    let problem = Problem::new(8, 32, 4096, 96);
+    let config = Config::suited(Rung::Large, &problem, target);
+    assert_eq!((config.row_blocks, config.cols), (2, 32));
+}

@@ -1,7 +1,7 @@
 //! All workloads, on the simulated GPUs, from every source: every element right
 //! and every tile run exactly once.
 
-use heist_kernels::synthetic::{Parameters, Synthetic, Workload, build};
+use heist_kernels::synthetic::{Grouped, Parameters, Synthetic, Workload, build};
 use heist_run::{Device, Program, Settings};
 use heist_sched::{Schedule, Submit, TileSource, TraceDevice, Watch};
 use std::time::Duration;
@@ -68,4 +68,31 @@ fn every_workload_is_right_from_every_source() {
             verified(workload, parameters, &schedule, device);
         }
     }
+}
+
+/// Rows of sparse attention see more keys the later they are, and each keeps a part of them.
+#[test]
+fn sparse_rows_cost_at_most_the_imbalance() {
+    let parameters = Parameters {
+        tiles: 4096,
+        mean: 4000,
+        imbalance: 8.0,
+        ..Parameters::default()
+    };
+    let costs = Workload::SparseAttention.costs(&parameters);
+    let (least, most) = (costs.iter().min(), costs.iter().max());
+    let spread = f64::from(*most.expect("tiles")) / f64::from(*least.expect("tiles"));
+    assert!((6.0..8.1).contains(&spread), "{spread}");
+}
+
+#[test]
+fn a_product_of_groups_has_the_rows_of_all() {
+    let grouped = Grouped::new(&[3, 0, 2], 4, 2, 1);
+    let product = grouped.reference();
+    assert_eq!(product.len(), 5 * 4);
+    assert!(grouped.verify(&product).is_ok());
+    let mut wrong = product;
+    wrong[17] ^= 1;
+    let found = grouped.verify(&wrong).expect_err("an element is wrong");
+    assert_eq!((found.row, found.column, found.wrong), (4, 1, 1));
 }

@@ -101,6 +101,15 @@ fn an_address_outside_is_told_with_the_memory_beside_it() {
         "{}",
         found[0].message
     );
+    let helps = |table: u64| {
+        let table = Placed::filled("table", BASE, table.to_le_bytes().to_vec());
+        let found = launch(&program(0), BASE, vec![table]).diagnostics;
+        assert_eq!(found[0].code, rule::GLOBAL_OUT_OF_BOUNDS);
+        found[0].helps.join("; ")
+    };
+    assert!(helps(BASE + 4160).contains("the buffer's length"));
+    // An offset in shared memory, taken for a pointer.
+    assert!(helps(64).contains("`cvta`"), "{}", helps(64));
 }
 
 /// `take` stores a pointer that it got from `malloc`, and 7 there; `give` reads it and frees it.

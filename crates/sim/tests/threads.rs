@@ -192,6 +192,14 @@ fn findings_and_their_counts_are_the_same() {
 }
 
 #[test]
+fn instructions_are_counted_by_lane_and_by_warp() {
+    // Six that find a thread's place, and the return.
+    let stats = same_everywhere("").stats;
+    assert_eq!(stats.thread_instructions, 128 * 64 * 7);
+    assert_eq!(stats.warp_instructions, 128 * 2 * 7);
+}
+
+#[test]
 fn what_can_tell_runs_in_order() {
     assert!(same_everywhere(PLACE).diagnostics.is_empty());
     assert_eq!(words(&same_everywhere(ATOMICS))[0], 8192);

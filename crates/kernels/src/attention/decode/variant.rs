@@ -440,6 +440,8 @@ mod tests {
         for other in others {
             assert_ne!(one[0].ptx(), other[0].ptx());
         }
+        // Those that were built since have not taken its place.
+        assert!(Arc::ptr_eq(&one[0].module, &plan(302, 64, None)[0].module));
         assert_ne!(
             plan(300, 64, Some(2.0))[0].ptx(),
             plan(300, 64, Some(3.0))[0].ptx()
