@@ -102,15 +102,16 @@ pub(crate) fn check(cx: &mut Cx<'_>, rank: u32, span: Span, doing: Doing) -> boo
     let tensor = cx.tensor(rank);
     let unwritten = (!doing.writes).then(|| tensor.unwritten(span)).flatten();
     let before = tensor.before(span, doing.writes);
+    // What a load takes may be dropped: where it is followed, that is told where it has an effect.
+    let followed = doing.what == What::Load && cx.warp.unwritten.is_some();
     if let Some(column) = unwritten
         && cx.machine.options.checks.unwritten
+        && !followed
     {
         cx.report(rule::TENSOR_UNWRITTEN, doing.lanes, |_, mut told| {
-            told.message = format!(
-                "{} reads column {column} of tensor memory, which nothing has written",
-                doing.what.name()
-            );
-            told.help("the first product of a sum goes without what is there (its last predicate false); scale factors are written to all four quarters of the lanes")
+            let (message, help) = unwritten_column(doing.what, column);
+            told.message = message;
+            told.help(help)
         });
     }
     let mut good = true;
@@ -134,6 +135,16 @@ pub(crate) fn check(cx: &mut Cx<'_>, rank: u32, span: Span, doing: Doing) -> boo
         }
     }
     good
+}
+
+/// What is said of a column that is read and that nothing has written, and what to do.
+pub(crate) fn unwritten_column(what: What, column: usize) -> (String, &'static str) {
+    let message = format!(
+        "{} reads column {column} of tensor memory, which nothing has written",
+        what.name()
+    );
+    let help = "the first product of a sum goes without what is there (its last predicate false); scale factors are written to all four quarters of the lanes";
+    (message, help)
 }
 
 #[cold]

@@ -1,6 +1,8 @@
 //! The facts about an operation that the value-following checks need.
 
 use super::address::Addr;
+use crate::code::PredSrc;
+use crate::lanes::Mask;
 use crate::special::Axis;
 use crate::state::follow::ClusterRegister;
 use crate::state::memory::window::Window;
@@ -22,8 +24,12 @@ pub(crate) struct Trail {
     pub(crate) place: Option<ClusterRegister>,
     /// The coordinates of a granted cluster that it writes: axis and row.
     pub(crate) first: Vec<(Axis, u32)>,
-    /// Whether it is a shuffle whose mask may leave lanes out.
-    pub(crate) shuffles: bool,
+    /// Whether it is a shuffle, and whether its mask may leave lanes out.
+    pub(crate) shuffles: Option<Shuffles>,
+    /// What decides which of two registers its result is, if it is a `selp`.
+    pub(crate) selects: Option<Selects>,
+    /// Whether it loads tensor memory.
+    pub(crate) loads_tensor: bool,
     /// Where it goes, if it is a strong load or store; none for an atomic.
     pub(crate) strong: Option<Strong>,
 }
@@ -34,6 +40,22 @@ pub(crate) struct Strong {
     pub(crate) stores: bool,
     pub(crate) window: Option<Window>,
     pub(crate) addr: Addr,
+}
+
+/// Which lanes a shuffle may take values from.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub(crate) enum Shuffles {
+    /// Every lane is named.
+    Whole,
+    /// The mask may leave lanes out.
+    Partial,
+}
+
+/// A choice between two values: the row of each that is a register, and the predicate, or its constant.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Selects {
+    pub(crate) from: [Option<u32>; 2],
+    pub(crate) by: Result<PredSrc, Mask>,
 }
 
 /// What an operation does with the values that it reads.

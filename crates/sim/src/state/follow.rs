@@ -66,9 +66,18 @@ pub(crate) struct Followed {
 pub(crate) struct Origin {
     /// The instruction that read it first.
     pub(crate) pc: u32,
-    /// The number of the uninitialised register; none where a shuffle took it from a lane that takes no
-    /// part.
-    pub(crate) register: Option<u32>,
+    pub(crate) lacks: Lacks,
+}
+
+/// What gave a value that is not defined.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Lacks {
+    /// The number of an uninitialised register.
+    Register(u32),
+    /// A lane that took no part in a shuffle.
+    Lane,
+    /// A column of tensor memory that nothing has written.
+    Column(u32),
 }
 
 /// A strong load whose value may lack another thread's write.

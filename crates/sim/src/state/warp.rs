@@ -112,6 +112,9 @@ pub(crate) struct Warp {
     /// While a shuffle runs whose results are followed: the lane that each lane's value comes from, if that
     /// takes part.
     pub(crate) shuffled: Option<[Option<u8>; crate::lanes::LANES]>,
+    /// While a load of tensor memory runs whose results are followed: for each register the lanes whose cells
+    /// nothing has written, and the first such column.
+    pub(crate) unwritten: Option<(Vec<Mask>, u32)>,
     /// The origins of followed registers, see [`crate::watch::lineage`].
     pub(crate) lineage: Vec<[super::follow::Stock; crate::lanes::LANES]>,
     /// While a grant is decoded whose id is followed: which one each lane has.
@@ -225,6 +228,7 @@ impl Warp {
             carry: 0,
             unset: vec![Default::default(); code.watched.unset.len()],
             shuffled: None,
+            unwritten: None,
             decoding: None,
             lineage: vec![[Default::default(); crate::lanes::LANES]; code.watched.lineage],
             updates: vec![[None; crate::lanes::LANES]; code.watched.updates],

@@ -1,19 +1,23 @@
-//! Reads of uninitialised registers, and of what a shuffle takes from a lane that takes no part.
+//! Reads of uninitialised registers, of what a shuffle takes from a lane that takes no part, and of tensor
+//! memory that nothing has written.
 //!
 //! A data-flow analysis finds the reads that some path reaches without a write. Most kernels have
 //! none. Where there is one, the path may be infeasible, or the value unused: compilers compute on
 //! elements that were not loaded, and do not store the results. So these registers, and values
 //! computed from them, are followed lane by lane at run time, and one is reported when it has an
 //! effect: in a store, an address or a branch. A shuffle gives an undefined value as well where its mask leaves
-//! the source out; reductions over a part of a warp make many, and use none.
+//! the source out; reductions over a part of a warp make many, and use none. So does a load of tensor memory
+//! that nothing has written: a pipelined loop that makes no turn may load its first tile and drop it.
 
 use super::body::{Body, around};
 use crate::access::context::Cx;
-use crate::code::Flow;
-use crate::decode::trail::{Role, Trail};
+use crate::access::tensor_memory::unwritten_column;
+use crate::code::{Flow, PredSrc};
+use crate::decode::trail::{Role, Selects, Shuffles, Trail};
 use crate::engine::executable::Instr;
 use crate::lanes::{LANES, Mask, each};
-use crate::state::follow::{Followed, Origin};
+use crate::state::follow::{Followed, Lacks, Origin};
+use crate::state::tensor_memory::What;
 use heist_ptx::analysis::{Touched, live_at_entry};
 use heist_ptx::{Name, rule};
 use rustc_hash::FxHashMap;
@@ -33,7 +37,9 @@ pub(super) fn wrap(body: &mut Body<'_>) -> Vec<Name> {
     for row in live_at_entry(body.graph, |at| touched(&body.trails[at])) {
         follow(row, &mut numbers);
     }
-    for trail in body.trails.iter().filter(|trail| trail.shuffles) {
+    let undefined =
+        |trail: &&Trail| trail.loads_tensor || trail.shuffles == Some(Shuffles::Partial);
+    for trail in body.trails.iter().filter(undefined) {
         let made = trail.writes.iter();
         made.for_each(|&row| follow(row, &mut numbers));
     }
@@ -61,14 +67,28 @@ pub(super) fn wrap(body: &mut Body<'_>) -> Vec<Name> {
                 .collect()
         };
         let (reads, writes) = (followed(&trail.reads), followed(&trail.writes));
+        if reads.is_empty() && writes.is_empty() {
+            continue;
+        }
+        let number = |row: &u32| numbers.get(row).copied();
         let packs = match trail.role {
             Role::Packs => true,
             Role::Moves => trail.reads.len() > 1,
             _ => false,
         };
-        if trail.shuffles {
-            let value = trail.reads.first();
-            let value = value.and_then(|row| numbers.get(row).copied());
+        if trail.loads_tensor {
+            around(op, |inner| Box::new(TensorLoad { inner, writes }));
+        } else if let Some(Selects { from, by }) = trail.selects {
+            let from = from.map(|row| row.as_ref().and_then(number));
+            let select = |inner| Select {
+                inner,
+                from,
+                by,
+                writes,
+            };
+            around(op, |inner| Box::new(select(inner)));
+        } else if trail.shuffles.is_some() {
+            let value = trail.reads.first().and_then(number);
             around(op, |inner| {
                 Box::new(Shuffle {
                     inner,
@@ -76,7 +96,7 @@ pub(super) fn wrap(body: &mut Body<'_>) -> Vec<Name> {
                     writes,
                 })
             });
-        } else if !reads.is_empty() || !writes.is_empty() {
+        } else {
             around(op, |inner| {
                 Box::new(Follow {
                     inner,
@@ -122,14 +142,9 @@ impl Instr for Follow {
         let mask = cx.mask;
         let (mut missing, mut origin) = (0, None);
         for &number in &self.reads {
-            let read = cx.warp.unset[number as usize];
-            if mask & !read.set != 0 {
-                missing |= mask & !read.set;
-                origin = origin.or(read.origin).or(Some(Origin {
-                    pc: cx.pc(),
-                    register: Some(number),
-                }));
-            }
+            let (lanes, whence) = undefined(cx, number, mask);
+            missing |= lanes;
+            origin = origin.or(whence);
         }
         if self.packs == Some(false) {
             missing = 0;
@@ -139,7 +154,7 @@ impl Instr for Follow {
             }
         }
         if let (false, Some(origin)) = (self.pure, origin) {
-            if cx.machine.options.checks.unwritten || origin.register.is_none() {
+            if cx.machine.options.checks.unwritten || origin.lacks == Lacks::Lane {
                 report(cx, missing, origin);
             }
             // Once is enough for what comes of it.
@@ -153,7 +168,74 @@ impl Instr for Follow {
     }
 }
 
-/// A shuffle whose mask may leave lanes out.
+/// The lanes that lack a value of a followed register, and why.
+fn undefined(cx: &Cx<'_>, number: u32, mask: Mask) -> (Mask, Option<Origin>) {
+    let read = cx.warp.unset[number as usize];
+    let missing = mask & !read.set;
+    let own = Origin {
+        pc: cx.pc(),
+        lacks: Lacks::Register(number),
+    };
+    (missing, (missing != 0).then(|| read.origin.unwrap_or(own)))
+}
+
+/// A choice of one of two values: what is not chosen has no effect.
+struct Select {
+    inner: Box<dyn Instr>,
+    from: [Option<u32>; 2],
+    by: Result<PredSrc, Mask>,
+    writes: Vec<u32>,
+}
+
+impl Instr for Select {
+    fn step(&self, cx: &mut Cx<'_>) -> Flow {
+        let mask = cx.mask;
+        let chosen = match self.by {
+            Ok(source) => cx.pred(source),
+            Err(constant) => constant,
+        };
+        let (mut missing, mut origin) = (0, None);
+        for (number, lanes) in self.from.into_iter().zip([chosen, !chosen]) {
+            let Some(number) = number else { continue };
+            let (lanes, whence) = undefined(cx, number, mask & lanes);
+            missing |= lanes;
+            origin = origin.or(whence);
+        }
+        write(cx, &self.writes, (mask, missing), origin);
+        self.inner.step(cx)
+    }
+}
+
+/// A load of tensor memory, some of which may be unwritten.
+struct TensorLoad {
+    inner: Box<dyn Instr>,
+    /// In the order of its registers.
+    writes: Vec<u32>,
+}
+
+impl Instr for TensorLoad {
+    fn step(&self, cx: &mut Cx<'_>) -> Flow {
+        let pc = cx.pc();
+        cx.warp.unwritten = Some((Vec::new(), u32::MAX));
+        let flow = self.inner.step(cx);
+        let Some((lanes, column)) = cx.warp.unwritten.take() else {
+            return flow;
+        };
+        if matches!(flow, Flow::Next) {
+            let origin = Origin {
+                pc,
+                lacks: Lacks::Column(column),
+            };
+            for (at, &number) in self.writes.iter().enumerate() {
+                let missing = lanes.get(at).copied().unwrap_or(0);
+                write(cx, &[number], (cx.mask, missing), Some(origin));
+            }
+        }
+        flow
+    }
+}
+
+/// A shuffle whose mask may leave lanes out, or that passes on a value that is followed.
 struct Shuffle {
     inner: Box<dyn Instr>,
     /// The followed register whose values it passes on.
@@ -178,7 +260,10 @@ impl Instr for Shuffle {
             let unset = |one: &Followed| sources[lane].is_some_and(|from| one.set >> from & 1 == 0);
             if sources[lane].is_none() {
                 missing |= 1 << lane;
-                origin = Some(Origin { pc, register: None });
+                origin = Some(Origin {
+                    pc,
+                    lacks: Lacks::Lane,
+                });
             } else if let Some(passed) = passed.filter(unset) {
                 missing |= 1 << lane;
                 origin = origin.or(passed.origin);
@@ -200,29 +285,36 @@ fn write(cx: &mut Cx<'_>, rows: &[u32], (mask, missing): (Mask, Mask), origin: O
 
 /// Reports the effect of a value that is not defined, where it was read first.
 #[cold]
-fn report(cx: &mut Cx<'_>, lanes: Mask, Origin { pc, register }: Origin) {
+fn report(cx: &mut Cx<'_>, lanes: Mask, Origin { pc, lacks }: Origin) {
     let here = std::mem::replace(&mut cx.fragment.pc, pc);
-    let Some(number) = register else {
-        cx.report(rule::INACTIVE_LANE, lanes, |cx, mut told| {
-            told.message =
-                "takes a value from a lane that takes no part: the value is not defined".to_owned();
-            told.other(cx.code.span(here), "what comes of it has an effect here")
-                .help("shuffle from lanes that are in the mask and run the instruction")
-        });
-        cx.fragment.pc = here;
-        return;
+    let rule = match lacks {
+        Lacks::Register(_) => rule::REGISTER_UNWRITTEN,
+        Lacks::Lane => rule::INACTIVE_LANE,
+        Lacks::Column(_) => rule::TENSOR_UNWRITTEN,
     };
-    cx.report(rule::REGISTER_UNWRITTEN, lanes, |cx, mut told| {
-        told.message = match cx.code.watched.unset.get(number as usize) {
-            Some(name) if !name.is_empty() => {
-                format!("uses register `{name}`, which nothing has set")
+    cx.report(rule, lanes, |cx, mut told| {
+        let help;
+        (told.message, help) = match lacks {
+            Lacks::Register(number) => {
+                let message = match cx.code.watched.unset.get(number as usize) {
+                    Some(name) if !name.is_empty() => {
+                        format!("uses register `{name}`, which nothing has set")
+                    }
+                    _ => "uses a register that nothing has set".to_owned(),
+                };
+                let help = "set it on every path that leads here; a register has no first value";
+                (message, help)
             }
-            _ => "uses a register that nothing has set".to_owned(),
+            Lacks::Lane => (
+                "takes a value from a lane that takes no part: the value is not defined".to_owned(),
+                "shuffle from lanes that are in the mask and run the instruction",
+            ),
+            Lacks::Column(column) => unwritten_column(What::Load, column as usize),
         };
         if here != pc {
             told = told.other(cx.code.span(here), "what comes of it has an effect here");
         }
-        told.help("set it on every path that leads here; a register has no first value")
+        told.help(help)
     });
     cx.fragment.pc = here;
 }

@@ -4,6 +4,7 @@ use super::bits::pred_or_constant;
 use crate::code::{Flow, Slot};
 use crate::decode::map::{Combine, Targets, map3, test2, with};
 use crate::decode::mods::{Mods, operands};
+use crate::decode::trail::Selects;
 use crate::decode::{Cost, Decoded, Decoder};
 use crate::engine::executable::Instr;
 use crate::lanes::{LANES, from_mask};
@@ -330,6 +331,11 @@ fn selp(d: &mut Decoder<'_>, i: &Instruction, mods: &Mods<'_>) -> Decoded<()> {
     let (a, b) = (d.src(&o[1], ty)?, d.src(&o[2], ty)?);
     let p = pred_or_constant(d, &o[3])?;
     let target = d.dst(&o[0], ty)?;
+    let register = |slot: Slot| (!slot.is_constant() && !slot.is_special()).then(|| slot.row());
+    d.trail.selects = Some(Selects {
+        from: [register(a), register(b)],
+        by: p,
+    });
     macro_rules! select {
         ($t:ty) => {
             with(move |cx| {

@@ -96,6 +96,7 @@ pub(super) fn decode(d: &mut Decoder<'_>, i: &Instruction, mods: &Mods<'_>) -> D
     } else {
         targets(d, registers, wanted, ScalarType::B32)?
     };
+    d.trail.loads_tensor = !stores;
     let transfer = Transfer {
         shape,
         addr,
@@ -140,6 +141,7 @@ impl Instr for Transfer {
             self.store(cx, base);
         } else {
             self.load(cx, base, good);
+            self.follow(cx, base, &spans);
         }
         // Its words have passed.
         let time = cx.now() + LATENCY;
@@ -248,6 +250,36 @@ impl Transfer {
         }
         let pc = cx.pc();
         cx.warp.products.load(&rows, pc);
+    }
+
+    /// Notes which of the values that it takes nothing has written, where they are followed.
+    fn follow(&self, cx: &mut Cx<'_>, base: TensorAddress, spans: &[Span]) {
+        let Some((mut lanes, mut first)) = cx.warp.unwritten.take() else {
+            return;
+        };
+        let rank = cx.warp.rank;
+        let tensor = cx.tensor(rank);
+        let some = spans.iter().any(|&span| tensor.unwritten(span).is_some());
+        if some && cx.machine.options.checks.unwritten {
+            let packed = if self.packs { 2 } else { 1 };
+            for register in 0..self.slots.len() {
+                let mut missing = 0;
+                for thread in 0..LANES {
+                    let (lane, column) = self.shape.place(thread, register);
+                    let span = Span {
+                        halves: 1 << ((base.lane + lane) / 16),
+                        start: base.column + packed * column,
+                        width: packed,
+                    };
+                    if let Some(column) = cx.tensor(rank).unwritten(span) {
+                        missing |= 1 << thread;
+                        first = first.min(column as u32);
+                    }
+                }
+                lanes.push(missing);
+            }
+        }
+        cx.warp.unwritten = Some((lanes, first));
     }
 
     fn store(&self, cx: &mut Cx<'_>, base: TensorAddress) {

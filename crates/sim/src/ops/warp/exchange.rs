@@ -9,6 +9,7 @@ use crate::access::context::Cx;
 use crate::code::{Flow, Pred, PredSrc, Slot, Wait};
 use crate::decode::map::with;
 use crate::decode::mods::{Mods, only, operands};
+use crate::decode::trail::Shuffles;
 use crate::decode::{Cost, Decoded, Decoder};
 use crate::lanes::{LANES, Mask, each, first};
 use heist_ptx::{Instruction, Operand, ScalarType, rule};
@@ -132,7 +133,10 @@ fn shfl(d: &mut Decoder<'_>, i: &Instruction, mods: &Mods<'_>) -> Decoded<()> {
         d.immediate(mask)
             .is_some_and(|bits| bits as Mask == Mask::MAX)
     };
-    d.trail.shuffles = o.get(4).is_some_and(|mask| !names_all(mask));
+    d.trail.shuffles = Some(match o.get(4) {
+        Some(mask) if !names_all(mask) => Shuffles::Partial,
+        _ => Shuffles::Whole,
+    });
     let mode = mods
         .all
         .iter()
