@@ -84,7 +84,7 @@ def is_there(module):
     return True
 
 
-@pytest.mark.parametrize(("program", "known"), programs())
+@pytest.mark.parametrize(("program", "known"), list(programs()))
 def test_a_program_of_a_page_runs(program, known, tmp_path, monkeypatch):
     assert len(known) == 1, f"what does this program suppose? {known}"
     before, small, needs = SUPPOSED[known[0]]
