@@ -141,7 +141,9 @@ impl Instr for Transfer {
             self.store(cx, base);
         } else {
             self.load(cx, base, good);
-            self.follow(cx, base, &spans);
+            if good {
+                self.follow(cx, base, &spans);
+            }
         }
         // Its words have passed.
         let time = cx.now() + LATENCY;
