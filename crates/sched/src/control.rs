@@ -8,7 +8,7 @@
 //! | 4 | how much of the launch has ended, where its policy has words |
 //! | 5 ... 15 | words of the policy |
 //! | 16 ... 18 | counters of the classes of tiles, where there are some |
-//! | 16 ... 19 | spare blocks and those that are away, and the queue of tiles that were left half done, where they may be |
+//! | 16 ... 19 | blocks that are spare, away and owed, and the queue of tiles that were left half done, where they may be |
 //!
 //! All are zero before the first launch that uses them. A launch leaves them at
 //! zero (but for an exit record, and a bell that somebody else rang), so the next
@@ -70,6 +70,11 @@ impl<'k> Control<'k> {
     /// Half-done tiles in the queue that nobody has taken.
     pub(crate) fn waiting(self) -> Ptr<'k, Global, i32> {
         self.0.at(PAUSES + 1).cast::<i32>()
+    }
+
+    /// Blocks that left at the end of a tile and have no successor yet.
+    pub(crate) fn owed(self) -> Ptr<'k, Global, i32> {
+        self.waiting().at(1)
     }
 
     /// How many were put in the queue so far.

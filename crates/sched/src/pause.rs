@@ -5,20 +5,24 @@
 //! the bell is rung it saves its state in a slot of the launch's memory, and the block queues the
 //! tile and leaves. A block that arrives takes a queued tile before it draws a ticket.
 //!
-//! **No tile is without a block.** Let `r` be the blocks that have not arrived yet, and `p` the tiles
-//! that are half done. As long as `p <= r`, there is an arriving block for each of them. The launch
-//! keeps `r - p` in a word, *spare*, which begins at the number of blocks in the grid:
+//! **No tile is without a block.** Let `r` be the blocks that have not arrived yet, `p` the tiles
+//! that are half done, and `o` the blocks that left at the end of a tile and have no successor yet. As long as
+//! `p + o <= r`, there is an arriving block for each of them. The launch
+//! keeps `r - p - o` in a word, *spare*, which begins at the number of blocks in the grid, and `o` in
+//! another, *owed*:
 //!
-//! * a block may pause only if it could take one;
-//! * a block that arrives and takes a half-done tile leaves it as it is: one block and one tile less;
-//! * a block that arrives and finds none takes one, draws a ticket, and leaves if there is none. If
-//!   there is no spare block to take, a tile has been reserved for it that is just being saved: it
-//!   looks again;
-//! * a block whose policy wants to leave may do so while there is one. Else it draws on.
+//! * a block may pause only if it could take one that is spare;
+//! * a block whose policy wants to leave may do so if it could take one. Else it draws on;
+//! * a block that arrives and takes a half-done tile leaves both words as they are: one block and one tile
+//!   less;
+//! * a block that arrives and finds none is one that was owed, or takes one that is spare. It draws a ticket, and
+//!   leaves if there is none. If it finds neither, a block is just leaving whose successor it is: it
+//!   looks again.
 //!
-//! So the word is never too high, and whoever has to wait waits for a block that runs. Tickets are
-//! drawn to the last: the last block that arrives finds none spare, neither pauses nor leaves before a
-//! draw has failed, and every block that left before it saw one that was still to come.
+//! So no word is ever too high, and whoever has to wait waits for a block that runs. Each block that leaves
+//! before the last ticket has a successor of its own, so as many run as fit, or all that are left. Tickets are
+//! drawn to the last: once all have arrived none is spare, and nobody pauses or leaves before a
+//! draw has failed.
 //!
 //! **As many leave as are wanted.** A bell may say how many blocks are to be away at a time
 //! ([`Bell::For`]). The launch counts those that left before the last tile, less those that
@@ -231,10 +235,9 @@ impl<'k> Pause<'k> {
                     place.get().ne(0),
                     || self.take(place.get(), index, settled),
                     || {
-                        k.if_(self.take_spare(), || {
-                            index.set(draw());
-                            settled.set(true);
-                        });
+                        k.if_(self.take_owed(), || settled.set(true));
+                        k.if_(!settled.get(), || settled.set(self.take_spare()));
+                        k.if_(settled.get(), || index.set(draw()));
                     },
                 );
                 self.shared.at(SETTLED).store(settled.get().to_u32());
@@ -283,21 +286,16 @@ impl<'k> Pause<'k> {
         self.k.if_(slot.ne(0), || self.queue(slot));
     }
 
-    /// Whether a block is still to come that no half-done tile waits for.
+    /// In the scheduler thread behind a tile: leaves, though there may be tiles to draw, if a block is
+    /// still to come that nobody waits for; whether it does.
     #[track_caller]
-    pub(crate) fn is_spare(&self) -> Bool<'k> {
-        self.spare(self.control.spare().load_relaxed(Scope::Gpu))
-    }
-
-    /// The same of the word, which begins at zero.
-    fn spare(&self, word: Val<'k, i32>) -> Bool<'k> {
-        (word + self.grid.cast::<i32>()).gt(0)
-    }
-
-    /// Counts a block that leaves, though there may be tiles to draw.
-    #[track_caller]
-    pub(crate) fn go_away(&self) {
-        self.control.away().reduce_add(1i32);
+    pub(crate) fn go_away(&self) -> Bool<'k> {
+        let goes = self.take_spare();
+        self.k.if_(goes, || {
+            self.control.owed().reduce_add(1i32);
+            self.control.away().reduce_add(1i32);
+        });
+        goes
     }
 
     /// Takes that back.
@@ -329,12 +327,25 @@ impl<'k> Pause<'k> {
         may.get()
     }
 
-    /// Takes a spare block, if there is one.
+    /// Takes a spare block, if there is one. The word begins at zero.
     #[track_caller]
     fn take_spare(&self) -> Bool<'k> {
-        let took = self.spare(self.control.spare().atomic_add(-1i32));
+        let before = self.control.spare().atomic_add(-1i32);
+        let took = (before + self.grid.cast::<i32>()).gt(0);
         self.k.if_(!took, || self.give_spare());
         took
+    }
+
+    /// Is the successor of a block that left at the end of a tile, if one has none.
+    #[track_caller]
+    fn take_owed(&self) -> Bool<'k> {
+        let (k, owed) = (self.k, self.control.owed());
+        let took = k.var(false).named("owed");
+        k.if_(owed.load_relaxed(Scope::Gpu).gt(0), || {
+            took.set(owed.atomic_add(-1i32).gt(0));
+            k.if_(!took.get(), || owed.reduce_add(1i32));
+        });
+        took.get()
     }
 
     #[track_caller]

@@ -168,14 +168,10 @@ impl<'k> TileLoop<'k> {
         let judge = match (&self.judge, &self.pause) {
             (Some(judge), _) => judge,
             (None, Some(pause)) if self.never_asks() => {
-                return k.if_else(
-                    pause.is_spare(),
-                    || pause.go_away(),
-                    || {
-                        self.note(RecordKind::Overruled);
-                        ask();
-                    },
-                );
+                return k.if_(!pause.go_away(), || {
+                    self.note(RecordKind::Overruled);
+                    ask();
+                });
             }
             (None, _) => return ask(),
         };
@@ -210,7 +206,7 @@ impl<'k> TileLoop<'k> {
             });
         };
         match (&self.pause, &self.asking) {
-            (Some(pause), _) => k.if_(!judge.pending.get(), || unless(pause.is_spare())),
+            (Some(pause), _) => k.if_(!judge.pending.get(), || unless(pause.go_away())),
             (None, Asking::Tickets(tickets)) if self.shape.endings() == Endings::Relieved => {
                 k.if_(!judge.pending.get(), || unless(tickets.retire_relieved()));
             }
@@ -220,7 +216,7 @@ impl<'k> TileLoop<'k> {
             judge.pending.get(),
             || self.collect(next, Some(judge)),
             || match (&self.pause, &self.asking, self.channel) {
-                (Some(pause), ..) => pause.go_away(),
+                (Some(_), ..) => {}
                 (None, Asking::Tickets(tickets), _) => tickets.retire(),
                 (None, Asking::Clc(_), Some(channel)) => channel.decline(),
                 _ => {}

@@ -86,17 +86,24 @@ struct Seen {
     left: u32,
     /// How long the visitor took, in nanoseconds.
     visit: u64,
+    /// How long the batch took.
+    batch: u64,
 }
 
 /// A batch whose bell is rung from `from` on, and a visitor of so many blocks.
 fn visited(policy: &str, bell: Bell, from: u64, blocks: u32) -> Seen {
+    visited_at_work(TILES, policy, bell, from, blocks)
+}
+
+/// The same for a batch of so many tiles.
+fn visited_at_work(tiles: u32, policy: &str, bell: Bell, from: u64, blocks: u32) -> Seen {
     let device = Device::of(Gpu {
         sms: SMS,
         ..Gpu::H200
     });
     let schedule = format!("ticket late pausing {policy}");
     let schedule = schedule.parse().unwrap_or_else(|error| panic!("{error}"));
-    let batch = kernel(&schedule, TILES, STEPS);
+    let batch = kernel(&schedule, tiles, STEPS);
     let visitor = kernel(&Schedule::new(TileSource::Direct), blocks, STEPS);
     let mut launches = Vec::new();
     for kernel in [&batch, &visitor] {
@@ -138,10 +145,11 @@ fn visited(policy: &str, bell: Bell, from: u64, blocks: u32) -> Seen {
     let mut runs = runs.and_then(|runs| runs.to_vec::<u32>()).expect("words");
     let left = runs.pop().expect("one more");
     assert!(runs.iter().all(|runs| *runs == 1), "{bell:?}: {runs:?}");
-    let visit = &ran[VISITOR][0];
+    let took = |stream: usize| ran[stream][0].ended - ran[stream][0].ready;
     Seen {
         left,
-        visit: visit.ended - visit.ready,
+        visit: took(VISITOR),
+        batch: took(BATCH),
     }
 }
 
@@ -189,5 +197,21 @@ fn who_is_not_asked_does_not_leave() {
         let rest = u64::from(TILES / SMS) * VISIT_NS - COMES;
         assert_eq!(seen.left, 0, "{policy}");
         assert!(seen.visit > rest, "{policy}: {} of {rest}", seen.visit);
+    }
+}
+
+/// All blocks want to leave at the same moment, behind equal tiles, and no more do than are still to come.
+#[test]
+fn who_leaves_at_the_end_of_a_tile_has_a_successor_of_its_own() {
+    for policy in ["max-steals(1)", "never"] {
+        // With a block for each tile, as `never` has it, nobody is overruled.
+        let tiles = 250;
+        let seen = visited_at_work(tiles, policy, Bell::Silent, COMES, 1);
+        let least = u64::from(tiles.div_ceil(SMS)) * VISIT_NS;
+        assert!(
+            seen.batch < least * 5 / 4,
+            "{policy}: {} of {least}",
+            seen.batch
+        );
     }
 }
