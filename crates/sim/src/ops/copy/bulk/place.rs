@@ -115,15 +115,14 @@ impl Cx<'_> {
     }
 
     /// Records an access of one lane to a stretch of memory, and checks it. A reduction is only
-    /// checked: it is over when its group is, and recorded as that group's.
+    /// checked: it is over when its group is, and recorded as that group's. `same` says that a write
+    /// leaves the bytes as they are.
     pub(super) fn touch_range(
         &mut self,
         lane: usize,
-        home: Home,
-        start: u64,
-        len: u64,
-        does: Does,
-        kind: AccessKind,
+        (home, start, len): (Home, u64, u64),
+        (does, kind): (Does, AccessKind),
+        same: bool,
     ) {
         let checks = self.machine.options.checks;
         let (pc, geography, lanes) = (self.pc(), self.machine.geography, [lane as u8; 32]);
@@ -207,6 +206,8 @@ impl Cx<'_> {
                 told
             });
         }
+        let harmless = same && !checks.same_value;
+        let found = found.filter(|(conflict, _)| !(harmless && conflict.their_write));
         if let Some((conflict, offset)) = found {
             report_race(self, home, offset, conflict, does, kind);
         } else if let Some(unfenced) = unfenced.filter(|one| {

@@ -272,14 +272,8 @@ impl Bulk {
             match piece.global {
                 Some(address) => {
                     let (home, offset) = cx.global_place(lane, address, piece.len, Does::Reads)?;
-                    cx.touch_range(
-                        lane,
-                        home,
-                        offset,
-                        piece.len,
-                        Does::Reads,
-                        AccessKind::Plain,
-                    );
+                    let read = (Does::Reads, AccessKind::Plain);
+                    cx.touch_range(lane, (home, offset, piece.len), read, false);
                     if let Some(region) = cx.region(home) {
                         data[range].copy_from_slice(region.bytes(offset, piece.len as usize));
                     }
@@ -363,7 +357,12 @@ impl Bulk {
             } else {
                 AccessKind::Plain
             };
-            cx.touch_range(lane, home, at, piece.len, Does::Writes, kind);
+            let same = self.reduce.is_none()
+                && cx.region(home).is_some_and(|region| {
+                    region.bytes(at, bytes.len()) == bytes
+                        && region.first_unwritten(at, bytes.len()).is_none()
+                });
+            cx.touch_range(lane, (home, at, piece.len), (Does::Writes, kind), same);
             let Some(region) = cx.region(home) else {
                 return;
             };
