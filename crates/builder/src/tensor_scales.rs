@@ -22,6 +22,7 @@ use crate::tcgen05::{Product, TensorInput, TensorOperand, VERSION, address_field
 use crate::tensor_memory::TensorMemory;
 use crate::tensor_ring::TensorRing;
 use crate::value::{IntoVal, Val};
+use heist_ptx::arch::Variant;
 use std::marker::PhantomData;
 
 /// Rows or columns whose scales are copied together.
@@ -208,8 +209,13 @@ impl<'k, G: BlockGroup> Product<'_, 'k, G> {
         }
         let [rows, columns] = self.shape();
         let address = |at: Val<'k, u32>| Opnd::Address(Base::Reg(at.register()), 0);
+        // The size of a block could be left out, but ptxas 13.0 then asks for PTX 8.8.
+        let kind = match self.kernel().arch().variant() {
+            Variant::Specific => "mxf8f6f4.block_scale.scale_vec::1X",
+            _ => "mxf8f6f4.block_scale.block32",
+        };
         self.issue(
-            "mxf8f6f4.block_scale",
+            kind,
             [a.step(step).operand(), b.step(step).operand()],
             scaled_descriptor::<H>(step % STEPS, rows, columns),
             vec![address(scales.rows), address(scales.columns)],

@@ -32,6 +32,23 @@ fn every_width_depth_and_edge() {
     right(mx(131, 67, 48, Output::F16), "tcgen05:128x64x64/2");
 }
 
+/// ptxas 13.0, and with it drivers of that age, ask for PTX 8.8 where the size of a block is left out;
+/// a family has no other name for it than that of PTX 8.8.
+#[test]
+fn the_size_of_a_block_is_said_as_the_version_has_it() {
+    for (arch, size, others) in [
+        (Arch::SM_100A, ".block_scale.scale_vec::1X ", ".block32"),
+        (Arch::SM_100F, ".block_scale.block32 ", ".scale_vec"),
+    ] {
+        let target = Target { arch, sms: 148 };
+        let tiling = "tcgen05:128x128x64/3".parse().expect("a tiling");
+        let problem = mx(128, 128, 128, Output::F32);
+        let job = job_with_tiling(&problem, tiling, None, target).expect("a job");
+        let ptx = job.steps[0].ptx();
+        assert!(ptx.contains(size) && !ptx.contains(others), "{arch}");
+    }
+}
+
 #[test]
 fn every_type_and_an_epilogue() {
     for (input, output) in [
