@@ -11,19 +11,10 @@
 //! The exit status is 1 when a result is wrong or a ratio is above 1.02, and 2
 //! without a GPU.
 
-#[allow(dead_code, unreachable_pub)]
-#[path = "../examples/04_mma_gemm.rs"]
-mod mma_gemm;
-#[allow(dead_code, unreachable_pub)]
-#[path = "../examples/02_reduction.rs"]
-mod reduction;
-#[allow(dead_code, unreachable_pub)]
-#[path = "../examples/01_saxpy.rs"]
-mod saxpy;
-#[allow(dead_code, unreachable_pub)]
-#[path = "../examples/03_tiled_gemm.rs"]
-mod tiled_gemm;
+#[path = "../tests/common/examples.rs"]
+mod examples;
 
+use examples::{mma_gemm, reduction, saxpy, tiled_gemm};
 use half::f16;
 use heist_builder::{Arch, BuiltKernel};
 use heist_gpu::{Arm, Array, Gpu, GpuError, JitOptions, Kernel, KernelArg, Protocol, PtxText};

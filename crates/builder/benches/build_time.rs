@@ -3,22 +3,10 @@
 //! `cargo bench -p heist-builder --bench build_time` prints the median of each
 //! example kernel, and exits with 1 when the largest takes 20 ms or more.
 
-#[allow(dead_code, unreachable_pub)]
-#[path = "../examples/04_mma_gemm.rs"]
-mod mma_gemm;
-#[allow(dead_code, unreachable_pub)]
-#[path = "../examples/02_reduction.rs"]
-mod reduction;
-#[allow(dead_code, unreachable_pub)]
-#[path = "../examples/01_saxpy.rs"]
-mod saxpy;
-#[allow(dead_code, unreachable_pub)]
-#[path = "../examples/03_tiled_gemm.rs"]
-mod tiled_gemm;
-#[allow(dead_code, unreachable_pub)]
-#[path = "../examples/07_wgmma_gemm.rs"]
-mod wgmma_gemm;
+#[path = "../tests/common/examples.rs"]
+mod examples;
 
+use examples::{mma_gemm, reduction, saxpy, tiled_gemm, wgmma_gemm};
 use heist_builder::Arch;
 use std::process::ExitCode;
 use std::time::{Duration, Instant};

@@ -2,33 +2,13 @@
 
 mod common;
 
-#[allow(dead_code, unreachable_pub)]
-#[path = "../examples/04_mma_gemm.rs"]
-mod mma_gemm;
-#[allow(dead_code, unreachable_pub)]
-#[path = "../examples/02_reduction.rs"]
-mod reduction;
-#[allow(dead_code, unreachable_pub)]
-#[path = "../examples/01_saxpy.rs"]
-mod saxpy;
-#[allow(dead_code, unreachable_pub)]
-#[path = "../examples/08_tcgen05_gemm.rs"]
-mod tcgen05_gemm;
-#[allow(dead_code, unreachable_pub)]
-#[path = "../examples/03_tiled_gemm.rs"]
-mod tiled_gemm;
-
-#[allow(dead_code, unreachable_pub)]
-#[path = "../examples/05_cluster_sum.rs"]
-mod cluster_sum;
-#[allow(dead_code, unreachable_pub)]
-#[path = "../examples/06_steal.rs"]
-mod steal;
-#[allow(dead_code, unreachable_pub)]
-#[path = "../examples/07_wgmma_gemm.rs"]
-mod wgmma_gemm;
+#[path = "common/examples.rs"]
+mod examples;
 
 use common::{ALL, HOPPER, assembles};
+use examples::{
+    cluster_sum, mma_gemm, reduction, saxpy, steal, tcgen05_gemm, tiled_gemm, wgmma_gemm,
+};
 use heist_builder::Arch;
 
 #[test]

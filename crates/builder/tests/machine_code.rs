@@ -4,25 +4,10 @@
 //! The twins are `bench/builder/*.cu`; their PTX, from nvcc -O3, is kept in
 //! `bench/builder/nvcc` (`bench/builder/make.sh` makes it anew).
 
-#[allow(dead_code, unreachable_pub)]
-#[path = "../examples/04_mma_gemm.rs"]
-mod mma_gemm;
-#[allow(dead_code, unreachable_pub)]
-#[path = "../examples/02_reduction.rs"]
-mod reduction;
-#[allow(dead_code, unreachable_pub)]
-#[path = "../examples/01_saxpy.rs"]
-mod saxpy;
-#[allow(dead_code, unreachable_pub)]
-#[path = "../examples/08_tcgen05_gemm.rs"]
-mod tcgen05_gemm;
-#[allow(dead_code, unreachable_pub)]
-#[path = "../examples/03_tiled_gemm.rs"]
-mod tiled_gemm;
-#[allow(dead_code, unreachable_pub)]
-#[path = "../examples/07_wgmma_gemm.rs"]
-mod wgmma_gemm;
+#[path = "common/examples.rs"]
+mod examples;
 
+use examples::{mma_gemm, reduction, saxpy, tcgen05_gemm, tiled_gemm, wgmma_gemm};
 use heist_builder::{Arch, BuildError, BuiltKernel};
 use heist_oracle::Ptxas;
 
