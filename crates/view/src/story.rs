@@ -1,4 +1,15 @@
 //! The conclusion from a set of runs, in a sentence or two.
+//!
+//! ```
+//! # use heist_launch::{BlockSpan, Clock, Dim3, Time, Trace};
+//! # let mut trace = Trace::new("sim:b200", "k", Clock::Modelled, 2, Dim3::linear_x(2));
+//! # for block in 0..2 {
+//! #     let (start, end) = (Time::ZERO, Time::from_ns(1000 * (1 + u64::from(block))));
+//! #     trace.blocks.push(BlockSpan { block, cluster: block, sm: block, start, end });
+//! # }
+//! let said = heist_view::story(&[heist_view::Run::new("direct", &trace)]);
+//! assert!(said.starts_with("direct takes 2.00 us on sim:b200: multiprocessors work 75% of that time"));
+//! ```
 
 use crate::Run;
 use crate::account::{Account, account};
@@ -61,6 +72,7 @@ pub fn story(runs: &[Run<'_>]) -> String {
             _ => against(&runs[fastest], &runs[slowest]),
         });
     }
+    sentences.extend(guest(runs));
     match sentences.is_empty() {
         true => "Nothing was recorded.".to_owned(),
         false => sentences.join(" "),
@@ -128,6 +140,26 @@ fn against(fast: &Run<'_>, slow: &Run<'_>) -> String {
         most.ns() / least.ns(),
         slow.name,
     )
+}
+
+/// Under which run another kernel, one and the same beside all of them, ended first and last.
+fn guest(runs: &[Run<'_>]) -> Option<String> {
+    let name = runs.first()?.beside.first()?.0;
+    let mut ends = Vec::new();
+    for run in runs.iter().filter(|run| run.stopped.is_none()) {
+        let (_, trace) = run.beside.iter().find(|(other, _)| *other == name)?;
+        let (start, end) = trace.window()?;
+        ends.push((end.since(run.trace.window()?.0), end.since(start), run.name));
+    }
+    let first = ends.iter().min()?;
+    let last = ends.iter().max()?;
+    if ends.len() == 1 || last.0.ns() <= first.0.ns() * 1.01 {
+        return Some(format!("{name} beside it ends at {}.", first.0));
+    }
+    Some(format!(
+        "{name} beside it ends first under {}, at {}, and last under {}, at {}.",
+        first.2, first.0, last.2, last.0
+    ))
 }
 
 /// The part that grew the most from one account to another.
@@ -219,6 +251,25 @@ mod tests {
         assert_eq!(
             story(&runs),
             format!("{said} {}", story(&[Run::new("static", &ended)]))
+        );
+    }
+
+    #[test]
+    fn a_kernel_beside_the_runs_is_told_by_its_ends() {
+        let (slow, fast) = (trace("sim:b200", &[9000]), trace("sim:b200", &[6000]));
+        let (early, late) = (trace("sim:b200", &[7000]), trace("sim:b200", &[12000]));
+        let (one, other) = ([("guest", &late)], [("guest", &early)]);
+        let runs = [
+            Run::new("static", &slow).beside(&one),
+            Run::new("greedy", &fast).beside(&other),
+        ];
+        let said = story(&runs);
+        let wanted = " guest beside it ends first under greedy, at 7.00 us, and last under static, at 12.00 us.";
+        assert!(said.ends_with(wanted), "{said}");
+        let said = story(&runs[..1]);
+        assert!(
+            said.ends_with(" guest beside it ends at 12.00 us."),
+            "{said}"
         );
     }
 

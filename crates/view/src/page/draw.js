@@ -150,6 +150,7 @@ function drawDevice(panel) {
   }
   pen.fillStyle = colours.soft;
   pen.textAlign = "left";
-  pen.fillText("busy", 4, 12);
-  pen.fillText(Math.round(run.figures.busy_fraction * 100) + "%", 4, 26);
+  // The share of the block slots that is coloured; an SM is busy while any of its slots works.
+  pen.fillText("slots at", 4, 12);
+  pen.fillText("work " + Math.round(levelsOf(run).working * 100) + "%", 4, 26);
 }

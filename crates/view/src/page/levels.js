@@ -47,7 +47,10 @@ function levelsOf(run) {
       return out;
     });
   }
-  return (run.levels = { kinds, list: levels });
+  // What of the device's band is coloured, over the run: all kinds, without what only waits.
+  let coloured = 0;
+  for (const array of levels[0].device.slice(0, kinds.length)) for (const share of array) coloured += share;
+  return (run.levels = { kinds, list: levels, working: coloured * bin / Math.max(1e-9, run.length) });
 }
 
 /** The level whose bins are about a pixel wide, for so many pixels in view. */

@@ -180,7 +180,7 @@ function legend() {
   }
   for (const name of ["waiting", "launching", "tail"]) list.push(entry(colours[name], `${name}: ${PARTS[name]}`));
   list.push(entry("transparent", "outline: the chosen tile, or the critical path"));
-  list.push(make("span", { textContent: "In bands a colour is the stronger, the more of an SM's block slots do this. The colours can be told apart by colour-blind eyes." }));
+  list.push(make("span", { textContent: "The band on top is all block slots of the GPU; in the band of an SM a colour is the stronger, the more of its slots do this. An SM is busy while any of its slots works. The colours can be told apart by colour-blind eyes." }));
   box.replaceChildren(...list);
 }
 

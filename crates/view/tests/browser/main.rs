@@ -88,8 +88,9 @@ fn a_person_can_zoom_search_compare_and_use_the_keys() {
         "drawn": 24,
         "ticks": ["0 us", "5 us", "10 us"],
         "legend": ["own", "stolen", "waiting", "launching", "tail", "outline",
-            "In bands a colour is the stronger, the more of an SM's block slots do this. The colours \
-             can be told apart by colour-blind eyes."],
+            "The band on top is all block slots of the GPU; in the band of an SM a colour is the stronger, \
+             the more of its slots do this. An SM is busy while any of its slots works. The colours can \
+             be told apart by colour-blind eyes."],
         "errors": [],
     });
     for (name, value) in wanted.as_object().expect("an object") {

@@ -44,13 +44,36 @@ impl Share {
             .iter()
             .map(|pair| [(interactive.name.as_str(), &pair.interactive)])
             .collect();
+        let abouts: Vec<String> = pairs.iter().map(visit).collect();
         let runs: Vec<Named<'_>> = tenants
             .iter()
             .zip(&pairs)
-            .zip(&beside)
-            .map(|((tenant, pair), beside)| Named::new(&tenant.name, &pair.batch).beside(beside))
+            .zip(beside.iter().zip(&abouts))
+            .map(|((tenant, pair), (beside, about))| {
+                Named::new(&tenant.name, &pair.batch)
+                    .beside(beside)
+                    .about(about)
+            })
             .collect();
-        let title = format!("{} beside {}", self.kernel, interactive.name);
+        let batch = [&[self.kernel.clone()][..], &self.told[..]].concat();
+        let title = format!(
+            "{}, and a product of {} that comes while it runs",
+            batch.join(" "),
+            interactive.name
+        );
         draw(path, &title, &runs)
     }
+}
+
+/// When the interactive kernel was there, in a sentence.
+fn visit(pair: &Pair) -> String {
+    let Some(((begin, _), (first, last))) = pair.batch.window().zip(pair.interactive.window())
+    else {
+        return String::new();
+    };
+    format!(
+        "The interactive kernel's first block begins at {}, its last ends at {}.",
+        first.since(begin),
+        last.since(begin)
+    )
 }
