@@ -357,18 +357,19 @@ impl<'k, S: Space, T: Storable> Ptr<'k, S, T> {
     /// of the `N` elements' size; more than 16 bytes does not compile.
     #[track_caller]
     pub fn load_vec<const N: usize>(self) -> [Val<'k, T>; N] {
-        self.load_vec_cached(LoadCache::Default)
+        const { vector_fits(N, T::BYTES) }
+        self.load_vec_as(load_name::<S>(LoadCache::Default))
     }
 
     /// Reads `N` neighbours in one instruction, with a cache hint.
     #[track_caller]
     pub fn load_vec_cached<const N: usize>(self, cache: LoadCache) -> [Val<'k, T>; N] {
+        const { vector_fits(N, T::BYTES) }
         self.load_vec_as(load_name::<S>(cache))
     }
 
     #[track_caller]
     fn load_vec_as<const N: usize>(self, name: String) -> [Val<'k, T>; N] {
-        const { vector_fits(N, T::BYTES) }
         let regs: [Reg; N] = std::array::from_fn(|_| self.k.rec.reg(T::KIND.class()));
         let lanes = Opnd::Vector(regs.iter().map(|&reg| reg.into()).collect());
         self.k.effect(
@@ -382,13 +383,19 @@ impl<'k, S: Space, T: Storable> Ptr<'k, S, T> {
     /// of the `N` elements' size; more than 16 bytes does not compile.
     #[track_caller]
     pub fn store_vec<const N: usize>(self, values: [Val<'k, T>; N]) {
-        self.store_vec_cached(StoreCache::Default, values);
+        const { vector_fits(N, T::BYTES) }
+        self.store_vec_as(StoreCache::Default, values);
     }
 
     /// Writes `N` neighbours in one instruction, with a cache hint.
     #[track_caller]
     pub fn store_vec_cached<const N: usize>(self, cache: StoreCache, values: [Val<'k, T>; N]) {
         const { vector_fits(N, T::BYTES) }
+        self.store_vec_as(cache, values);
+    }
+
+    #[track_caller]
+    fn store_vec_as<const N: usize>(self, cache: StoreCache, values: [Val<'k, T>; N]) {
         let lanes = Opnd::Vector(values.iter().map(|v| v.operand()).collect());
         self.k.effect(
             format!("{}.v{N}.{}", store_name::<S>(cache), T::KIND.memory()),
@@ -397,8 +404,14 @@ impl<'k, S: Space, T: Storable> Ptr<'k, S, T> {
     }
 }
 
+/// Stands first in every public function that has lanes: the compiler names the line that called
+/// the function whose constant fails, and that is then the user's.
 const fn vector_fits(lanes: usize, bytes: u32) {
-    assert!(lanes == 2 || lanes == 4, "a vector access has 2 or 4 lanes");
+    assert!(
+        lanes == 2 || lanes == 4,
+        "a vector access has 2 or 4 lanes: take several, or for eight halves four pairs, \
+         `p.cast::<F16x2>().load_vec::<4>()`"
+    );
     assert!(
         lanes as u32 * bytes <= 16,
         "a vector access moves at most 16 bytes: use fewer lanes or packed halves"
@@ -437,6 +450,7 @@ impl<'k, T: Storable> Ptr<'k, Global, T> {
     /// Reads `N` neighbours through the read-only path.
     #[track_caller]
     pub fn load_vec_readonly<const N: usize>(self) -> [Val<'k, T>; N] {
+        const { vector_fits(N, T::BYTES) }
         self.load_vec_as("ld.global.nc".into())
     }
 
