@@ -2,7 +2,8 @@
 //! with `--json`. And what was done when Ctrl-C ends it.
 
 use crate::answer::Output;
-use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
+use indicatif::{ProgressBar, ProgressDrawTarget, ProgressState, ProgressStyle};
+use std::fmt::Write;
 use std::io::IsTerminal;
 use std::sync::Mutex;
 use std::sync::mpsc::{RecvTimeoutError, Sender, channel};
@@ -18,7 +19,8 @@ const BETWEEN_LINES: Duration = Duration::from_secs(5);
 /// What takes no longer than this is over before anybody looks.
 const SOON: Duration = Duration::from_secs(1);
 
-fn note(phrase: Option<String>) {
+/// What the message after Ctrl-C will say: that something was done, or nothing.
+pub(crate) fn note(phrase: Option<String>) {
     if let Ok(mut under_way) = UNDER_WAY.lock() {
         *under_way = phrase;
     }
@@ -63,9 +65,12 @@ impl Progress {
             Shown::Lines | Shown::Nowhere => ProgressDrawTarget::hidden(),
         };
         let bar = ProgressBar::with_draw_target(Some(steps as u64), target);
-        let style = "{prefix} [{bar:32}] {pos}/{len}, {eta} left  {wide_msg}";
+        let style = "{prefix} [{bar:32}] {pos}/{len}{left}  {wide_msg}";
         if let Ok(style) = ProgressStyle::with_template(style) {
-            bar.set_style(style.progress_chars("=> "));
+            let left = |state: &ProgressState, text: &mut dyn Write| {
+                let _ = text.write_str(&left(state.pos(), state.eta()));
+            };
+            bar.set_style(style.progress_chars("=> ").with_key("left", left));
         }
         bar.set_prefix(what);
         bar.enable_steady_tick(Duration::from_millis(200));
@@ -77,6 +82,11 @@ impl Progress {
         };
         progress.note();
         progress
+    }
+
+    /// There are so many steps, where that was not known at the beginning.
+    pub(crate) fn of(&self, steps: usize) {
+        self.bar.set_length(steps as u64);
     }
 
     /// One step is done.
@@ -112,6 +122,44 @@ impl Progress {
 impl Drop for Progress {
     fn drop(&mut self) {
         self.bar.finish_and_clear();
+        note(None);
+    }
+}
+
+/// How much time is left, for a bar. Nobody can tell before the first step is done.
+fn left(done: u64, estimate: Duration) -> String {
+    match done {
+        0 => String::new(),
+        _ => format!(", {} s left", estimate.as_secs()),
+    }
+}
+
+/// A line of text that is written over and is never longer than the terminal is wide; nothing
+/// where there is no terminal.
+pub(crate) struct Line(ProgressBar);
+
+impl Line {
+    pub(crate) fn new(out: Output) -> Line {
+        let target = match Shown::new(out) {
+            Shown::Bar => ProgressDrawTarget::stderr(),
+            Shown::Lines | Shown::Nowhere => ProgressDrawTarget::hidden(),
+        };
+        let bar = ProgressBar::with_draw_target(None, target);
+        if let Ok(style) = ProgressStyle::with_template("{wide_msg}") {
+            bar.set_style(style);
+        }
+        Line(bar)
+    }
+
+    pub(crate) fn say(&self, text: String) {
+        self.0.set_message(text);
+        self.0.tick();
+    }
+}
+
+impl Drop for Line {
+    fn drop(&mut self) {
+        self.0.finish_and_clear();
         note(None);
     }
 }
@@ -293,6 +341,12 @@ mod tests {
             so_far("simulating x", seconds(10), seconds(60)),
             "simulating x: 10 s so far; a run may take 60 s"
         );
+    }
+
+    #[test]
+    fn a_bar_tells_no_time_before_its_first_step() {
+        assert_eq!(left(0, Duration::ZERO), "");
+        assert_eq!(left(2, Duration::from_secs(25)), ", 25 s left");
     }
 
     #[test]

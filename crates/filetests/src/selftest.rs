@@ -36,11 +36,12 @@ pub struct Selftest<'d> {
 pub const STATIC: &str = "check";
 
 impl Selftest<'_> {
-    /// Runs everything under `paths`; `progress` hears of each case as it ends.
+    /// Runs everything under `paths`; `progress` hears of each case as it ends, and how many results
+    /// there will be in all.
     pub fn run(
         &self,
         paths: &[PathBuf],
-        progress: &(dyn Fn(&CaseResult) + Sync),
+        progress: &(dyn Fn(&CaseResult, usize) + Sync),
     ) -> io::Result<SelftestReport> {
         let mut report = SelftestReport::default();
         let mut files = Vec::new();
@@ -62,7 +63,6 @@ impl Selftest<'_> {
                         verdict: Verdict::Failed(errors.iter().map(ToString::to_string).collect()),
                         seconds: 0.0,
                     };
-                    progress(&result);
                     report.results.push(result);
                 }
             }
@@ -75,7 +75,7 @@ impl Selftest<'_> {
     fn run_files(
         &self,
         files: &[Loaded],
-        progress: &(dyn Fn(&CaseResult) + Sync),
+        progress: &(dyn Fn(&CaseResult, usize) + Sync),
         report: &mut SelftestReport,
     ) {
         let all: Vec<Job<'_>> = files
@@ -89,24 +89,28 @@ impl Selftest<'_> {
             })
             .filter(|job| self.wanted(job))
             .collect();
-        let checks = all
-            .iter()
-            .filter(|job| matches!(job.case.action, Action::Check));
-        report.results.extend(self.pool(
-            checks.copied().collect(),
-            self.threads,
-            progress,
-            &|job| (STATIC.to_owned(), guarded(|| self.check(job))),
-        ));
-        report.results.extend(
-            self.pool(self.static_jobs(files), self.threads, progress, &|job| {
-                (STATIC.to_owned(), guarded(|| self.check_unlaunched(job)))
-            }),
-        );
-        let launches: Vec<Job<'_>> = all
+        let (launches, checks): (Vec<Job<'_>>, Vec<Job<'_>>) = all
             .into_iter()
-            .filter(|job| matches!(job.case.action, Action::Run(_)))
-            .collect();
+            .partition(|job| matches!(job.case.action, Action::Run(_)));
+        let unlaunched = self.static_jobs(files);
+        let compared = self.compare && self.devices.len() > 1;
+        let rounds = self.devices.len() + usize::from(compared);
+        let checked = report.results.len() + checks.len() + unlaunched.len();
+        let in_all = checked + launches.len() * rounds;
+        for unread in &report.results {
+            progress(unread, in_all);
+        }
+        let progress = &|result: &CaseResult| progress(result, in_all);
+        report
+            .results
+            .extend(self.pool(checks, self.threads, progress, &|job| {
+                (STATIC.to_owned(), guarded(|| self.check(job)))
+            }));
+        report
+            .results
+            .extend(self.pool(unlaunched, self.threads, progress, &|job| {
+                (STATIC.to_owned(), guarded(|| self.check_unlaunched(job)))
+            }));
         for device in &self.devices {
             let threads = if device.is_real() { 1 } else { self.threads };
             report

@@ -99,7 +99,7 @@ fn selftest(device: &dyn TestDevice, path: PathBuf) -> SelftestReport {
         compare: false,
         threads: 1,
     }
-    .run(&[path], &|_| {})
+    .run(&[path], &|_, _| {})
     .unwrap()
 }
 

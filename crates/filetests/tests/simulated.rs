@@ -25,7 +25,7 @@ fn failures(folders: &[&str], sim: SimDevice, least: usize) -> Vec<String> {
         threads: 2,
     };
     let report = selftest
-        .run(&folders, &|_| {})
+        .run(&folders, &|_, _| {})
         .expect("the test files can be read");
     let results = report.results.len();
     assert!(results > least, "only {results} results");

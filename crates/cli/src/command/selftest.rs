@@ -3,13 +3,11 @@
 use crate::answer::{BadQuestion, Output, Verdict};
 use crate::progress::Progress;
 use clap::{Args, ValueEnum};
-use heist_filetests::{ChildDevice, GpuDevice, Selftest, SimDevice, TestDevice, find_files, serve};
+use heist_filetests::{ChildDevice, GpuDevice, Selftest, SimDevice, TestDevice, serve};
 use heist_ptx::{Diagnostic, Module, Source};
-use std::collections::HashSet;
 use std::io;
 use std::path::PathBuf;
 use std::process::Command;
-use std::sync::Mutex;
 
 /// Run the test files on the simulated GPU, and on a real one where there is one.
 #[derive(Args)]
@@ -100,18 +98,13 @@ impl SelftestCommand {
             threads: self.threads.map_or_else(available_threads, usize::from),
         };
         let verbose = self.verbose && !out.json;
-        let files = find_files(&paths).map_or(0, |files| files.len());
-        let progress = Progress::new(out, "files", files);
-        let seen = Mutex::new(HashSet::new());
+        let progress = Progress::new(out, "cases", 0);
         let report = selftest
-            .run(&paths, &|result| {
+            .run(&paths, &|result, in_all| {
+                progress.of(in_all);
+                progress.step(&result.file);
                 if verbose {
-                    println!("{result}");
-                } else if seen
-                    .lock()
-                    .is_ok_and(|mut seen| seen.insert(result.file.clone()))
-                {
-                    progress.step(&result.file);
+                    progress.meanwhile(|| println!("{result}"));
                 }
             })
             .map_err(|error| BadQuestion::Sentence(error.to_string()))?;

@@ -3,6 +3,7 @@
 use super::launch::seconds;
 use crate::answer::{BadQuestion, Output, Verdict, question};
 use crate::file;
+use crate::progress::{Line, note};
 use clap::Args;
 use heist::tune::{self, Catalogued, DeviceBench, Tuning, memory};
 use heist_kernels::catalogue::{self, Settings as Told};
@@ -221,7 +222,7 @@ impl Tune {
                 named => tune::attempt(&problem, target, &mut *bench, named),
             }
         };
-        teller.end();
+        drop(teller);
         let found = found.map_err(question)?;
         if !found.planned.is_empty() || !self.candidate.is_empty() || self.plan {
             self.tell_part(&found, out);
@@ -445,7 +446,7 @@ struct Teller {
     quiet: bool,
     terminal: bool,
     begun: Instant,
-    written: bool,
+    line: Line,
 }
 
 impl Teller {
@@ -454,7 +455,7 @@ impl Teller {
             quiet: out.json,
             terminal: std::io::stderr().is_terminal(),
             begun: Instant::now(),
-            written: false,
+            line: Line::new(out),
         }
     }
 
@@ -465,6 +466,13 @@ impl Teller {
             of,
             best,
         } = progress;
+        note(Some(match best.and_then(Row::median_ns) {
+            Some(best) => format!(
+                "{done} of {of} {stage} were tried, the best takes {:.2} us",
+                best / 1e3
+            ),
+            None => format!("{done} of {of} {stage} were tried"),
+        }));
         if self.quiet || (!self.terminal && done % 16 != 0) {
             return;
         }
@@ -484,21 +492,12 @@ impl Teller {
         });
         let line = format!(
             "{stage} {done}/{of}{}{}",
-            best.unwrap_or_default(),
-            left.unwrap_or_default()
+            left.unwrap_or_default(),
+            best.unwrap_or_default()
         );
-        if self.terminal {
-            eprint!("\r\x1b[2K{line}");
-            let _ = std::io::stderr().flush();
-            self.written = true;
-        } else {
-            eprintln!("{line}");
-        }
-    }
-
-    fn end(&self) {
-        if self.written {
-            eprint!("\r\x1b[2K");
+        match self.terminal {
+            true => self.line.say(line),
+            false => eprintln!("{line}"),
         }
     }
 }

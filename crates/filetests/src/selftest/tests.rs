@@ -117,7 +117,9 @@ fn run_on(
         compare,
         threads: 2,
     };
-    selftest.run(&[folder.path().to_owned()], &|_| {}).unwrap()
+    selftest
+        .run(&[folder.path().to_owned()], &|_, _| {})
+        .unwrap()
 }
 
 fn verdict<'r>(report: &'r SelftestReport, case: &str, device: &str) -> &'r Verdict {
@@ -264,14 +266,14 @@ fn the_filter_chooses_and_nothing_is_no_success() {
         threads: 1,
     };
     let paths = [folder.path().to_owned()];
-    assert!(selftest.run(&paths, &|_| {}).unwrap().is_success());
+    assert!(selftest.run(&paths, &|_, _| {}).unwrap().is_success());
     selftest.filter = Some("nothing like it".to_owned());
-    let report = selftest.run(&paths, &|_| {}).unwrap();
+    let report = selftest.run(&paths, &|_, _| {}).unwrap();
     assert!(!report.is_success());
     assert_eq!(report.to_string(), "no test files were found");
     assert!(
         selftest
-            .run(&[PathBuf::from("/nowhere/at/all")], &|_| {})
+            .run(&[PathBuf::from("/nowhere/at/all")], &|_, _| {})
             .is_err()
     );
 }
@@ -296,7 +298,9 @@ fn a_case_must_say_what_the_checker_finds() {
         compare: false,
         threads: 1,
     };
-    let report = selftest.run(&[folder.path().to_owned()], &|_| {}).unwrap();
+    let report = selftest
+        .run(&[folder.path().to_owned()], &|_, _| {})
+        .unwrap();
     let failed: Vec<_> = report
         .results
         .iter()
