@@ -446,3 +446,45 @@ fn one_limit_is_for_all_launches_of_a_file() {
     assert_eq!(status, Some(1), "{said}");
     assert!(said.contains("X002"), "{said}");
 }
+
+/// The step of the ready-made action that checks a repository, as a forge runs it.
+#[test]
+fn the_action_writes_a_report_and_tells_where_no_file_matches() {
+    let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("../..");
+    let action = fs::read_to_string(root.join(".github/actions/heist-check/action.yml")).unwrap();
+    let (_, step) = action.split_once("- name: Check\n").expect("the step");
+    let (_, step) = step.split_once("run: |\n").expect("its lines");
+    let lines = step.lines().take_while(|line| line.starts_with("        "));
+    let script = lines.map(str::trim_start).collect::<Vec<_>>().join("\n");
+    let repository = Path::new(env!("CARGO_TARGET_TMPDIR")).join("action");
+    let _ = fs::remove_dir_all(&repository);
+    fs::create_dir_all(repository.join("kernels/deep")).unwrap();
+    let broken = root.join("cases/cp-async/bad-no-wait.ptx");
+    fs::copy(broken, repository.join("kernels/deep/a.ptx")).unwrap();
+    let program = Path::new(env!("CARGO_BIN_EXE_heist")).parent().unwrap();
+    let path = format!("{}:{}", program.display(), std::env::var("PATH").unwrap());
+    let run = |files: &str| {
+        let ran = Command::new("bash")
+            .args(["--noprofile", "--norc", "-eo", "pipefail", "-c", &script])
+            .current_dir(&repository)
+            .env("PATH", &path)
+            .env("GITHUB_OUTPUT", repository.join("said"))
+            .envs([("FILES", files), ("ARGUMENTS", "")])
+            .output()
+            .unwrap();
+        let said = String::from_utf8_lossy(&ran.stdout).into_owned();
+        (ran.status.success(), said)
+    };
+    assert_eq!(run("**/*.ptx"), (true, String::new()));
+    let said = fs::read_to_string(repository.join("said")).unwrap();
+    assert_eq!(said, "status=1\n");
+    let report = fs::read(repository.join("heist.sarif")).unwrap();
+    let report: serde_json::Value = serde_json::from_slice(&report).unwrap();
+    let place = &report["runs"][0]["results"][0]["locations"][0]["physicalLocation"];
+    assert_eq!(place["artifactLocation"]["uri"], "kernels/deep/a.ptx");
+    let (taken, said) = run("no/such/*.ptx");
+    assert!(
+        !taken && said.contains("no file matches 'no/such/*.ptx'"),
+        "{said}"
+    );
+}
