@@ -163,6 +163,25 @@ mod tests {
     }
 
     #[test]
+    fn every_dependency_has_its_reason_in_the_decisions() {
+        let read = |path: &str| fs::read_to_string(shell::root().join(path)).expect("a file");
+        let (manifest, decisions) = (read("Cargo.toml"), read("docs/decisions.md"));
+        let (_, list) = manifest
+            .split_once("[workspace.dependencies]\n")
+            .expect("the list");
+        let list = list.split("\n[").next().unwrap_or(list);
+        let names = list.lines().filter_map(|line| line.split_once(" = "));
+        let names: Vec<&str> = names.map(|(name, _)| name).collect();
+        assert!(names.len() > 30, "{names:?}");
+        let words: BTreeSet<&str> = decisions
+            .split(|c: char| !(c.is_alphanumeric() || "-_".contains(c)))
+            .collect();
+        let missing = |name: &&&str| !name.starts_with("heist") && !words.contains(**name);
+        let missing: Vec<&&str> = names.iter().filter(missing).collect();
+        assert_eq!(missing, [&""; 0], "docs/decisions.md does not name them");
+    }
+
+    #[test]
     fn licences_are_read_as_expressions() {
         let rules = "[licenses]\nallow = [\n \"MIT\",\n \"Zlib\",\n]\n[bans]\nx = [\"no\"]";
         let allowed = list(rules, "allow");
