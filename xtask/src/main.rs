@@ -5,6 +5,8 @@
 //! them all.
 
 mod advisories;
+#[cfg(test)]
+mod api_docs;
 mod book;
 mod browser;
 mod circles;

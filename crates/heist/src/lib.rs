@@ -20,6 +20,32 @@
 //! builder and the scheduler) and `kernels` (the shipped kernels: most of what there is to
 //! compile). A program with kernels of its own needs `builder` alone, and one that checks PTX or
 //! runs it on a simulated GPU needs none.
+//!
+//! ```
+//! // A kernel, a policy, and a run on a simulated GPU.
+//! use heist::builder::{Global, kernel_params};
+//! use heist::launch::Arg;
+//! use heist::run::{Device, Settings};
+//! use heist::sched::{MaxSteals, Tiled};
+//!
+//! kernel_params! { struct Double { data: Global<f32>, n: u32 } }
+//!
+//! # fn main() -> Result<(), Box<dyn std::error::Error>> {
+//! let device = Device::open("sim:b200".parse()?)?; // or "gpu"
+//! let kernel = Tiled::<Double>::new("double", 4)
+//!     .policy(MaxSteals { limit: 8 })
+//!     .block(256)
+//!     .build(device.arch()?, |k, args, tiles| {
+//!         tiles.each(|tile| {
+//!             let i = tile.x * 256 + k.thread().x;
+//!             k.if_(i.lt(args.n), || args.data.at(i).update(|v| v + v));
+//!         })
+//!     })?;
+//! let own = Double { data: Arg::in_out(&[1.5f32; 1000]), n: 1000 };
+//! let run = heist::tiled::run(&device, &kernel, own, &Settings::default())?;
+//! assert_eq!(run.output("data").unwrap().to_vec::<f32>().unwrap(), [3.0; 1000]);
+//! # Ok(()) }
+//! ```
 
 #[cfg(feature = "builder")]
 pub mod auto;

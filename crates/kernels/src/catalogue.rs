@@ -1,4 +1,12 @@
 //! The catalogue of kernels by name, for `heist kernels`, `run`, `emit` and `bench`.
+//!
+//! ```
+//! use heist_kernels::catalogue::{entries, entry};
+//! let names: Vec<&str> = entries().iter().map(|entry| entry.name()).collect();
+//! assert!(names.contains(&"attention"));
+//! let Err(why) = entry("conv") else { panic!("there is none") };
+//! assert!(why.to_string().contains("there is no kernel `conv`; there are gemm"));
+//! ```
 
 use crate::error::KernelError;
 

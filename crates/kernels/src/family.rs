@@ -4,6 +4,19 @@
 //! computes it: a tensor-core generation, a tile shape, a step of a ladder. A [`Family`] holds the
 //! variants and chooses the one that suits problem and device best, so that a variant for a newer
 //! GPU only has to be added to the list.
+//!
+//! ```
+//! use heist_builder::Arch;
+//! use heist_kernels::Target;
+//! use heist_kernels::gemm::{FAMILY, Gemm, Input, Layout, Output};
+//!
+//! let problem = Gemm::new(4096, 4096, 4096, Input::Bf16, Output::Bf16, Layout::Nt);
+//! let best = |arch| FAMILY.choose(None, &problem, Target { arch, sms: 132 });
+//! let (hopper, ampere) = (best(Arch::SM_90A)?, best(Arch::SM_80)?);
+//! assert!(hopper.name().contains("wgmma") && ampere.name().contains("mma"));
+//! assert_ne!(hopper.name(), ampere.name());
+//! # Ok::<(), heist_kernels::KernelError>(())
+//! ```
 
 use crate::error::KernelError;
 use crate::job::Job;

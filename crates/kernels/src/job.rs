@@ -4,6 +4,19 @@
 //! device: a runner allocates its buffers, launches its steps in order, and reads the results back.
 //! The simulator and a real GPU take the same job, and a program that keeps its own device memory
 //! binds that to the buffers' names instead.
+//!
+//! ```
+//! use heist_builder::Arch;
+//! use heist_kernels::Target;
+//! use heist_kernels::catalogue::{Settings, entry};
+//!
+//! let settings = Settings::from_words(["m=32", "n=32", "k=16"])?;
+//! let job = entry("gemm")?.prepare(&settings, None, Target { arch: Arch::SM_80, sms: 108 })?.job;
+//! assert!(job.data("a").is_some(), "random data");
+//! let arguments = job.arguments(0)?; // what a device takes for the first launch
+//! assert!(!arguments.params.is_empty());
+//! # Ok::<(), heist_kernels::KernelError>(())
+//! ```
 
 use crate::built::Shared;
 use crate::error::KernelError;

@@ -8,6 +8,17 @@
 //! * [`job`]: kernels, launches and buffers, as every runner takes them.
 //! * [`plan`]: the same without data, for callers with device memory of their own.
 //! * [`catalogue`]: all of it by name.
+//!
+//! ```
+//! use heist_kernels::Target;
+//! use heist_kernels::catalogue::{Settings, entry};
+//! use heist_builder::Arch;
+//!
+//! let settings = Settings::from_words(["m=64", "n=64", "k=32"])?;
+//! let gemm = entry("gemm")?.launches(&settings, None, Target { arch: Arch::SM_90A, sms: 132 })?;
+//! assert!(gemm.steps[0].ptx().contains(".target sm_90a"));
+//! # Ok::<(), heist_kernels::KernelError>(())
+//! ```
 
 pub mod attention;
 pub mod blackwell;

@@ -3,6 +3,18 @@
 //! A [`LaunchPlan`] is for callers that have device memory of their own: they bind
 //! an address to each [`BufferSpec`] by its name. A [`Job`] is a plan with data on the
 //! host, for tests and benchmarks.
+//!
+//! ```
+//! use heist_builder::Arch;
+//! use heist_kernels::gemm::{FAMILY, Gemm, Input, Layout, Output};
+//! use heist_kernels::{Purpose, Target};
+//!
+//! let problem = Gemm::new(64, 32, 16, Input::F16, Output::F16, Layout::Nt);
+//! let plan = FAMILY.plan(None, &problem, Target { arch: Arch::SM_80, sms: 108 })?;
+//! let a = plan.buffers.iter().find(|buffer| buffer.name == "a").expect("an operand");
+//! assert_eq!((a.purpose, a.bytes()), (Purpose::Input, 64 * 16 * 2));
+//! # Ok::<(), heist_kernels::KernelError>(())
+//! ```
 
 use crate::job::{Job, Step, Work};
 use heist_launch::{Buffer, ElementType, Role};

@@ -10,6 +10,15 @@
 //! * [`Bound`]: the same, as a device wants it: a table of buffers, and
 //!   parameters that are bytes, pointers into the table, or tensor maps.
 //! * [`Outcome`]: the buffers after the run, and a [`Trace`] of it.
+//!
+//! ```
+//! use heist_launch::{Arg, Arguments, Launch};
+//!
+//! let launch = Launch::new(4, 256); // four blocks of 256 threads
+//! let arguments = Arguments::new([Arg::input(&[1.0f32; 1000]), Arg::output::<f32>(1000)]);
+//! assert_eq!(launch.grid.count() * launch.block.count(), 1024);
+//! assert_eq!(arguments.params.len(), 2);
+//! ```
 
 pub mod argument;
 pub mod buffer;

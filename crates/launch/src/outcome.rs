@@ -1,4 +1,13 @@
 //! The outcome of a launch, the same on every device.
+//!
+//! ```
+//! use heist_launch::{Buffer, BufferRef, Outcome};
+//!
+//! let sums = Buffer::from_slice(&[3.0f32, 7.0]);
+//! let outcome = Outcome { outputs: vec![(BufferRef::from("sums"), sums)], trace: None };
+//! assert_eq!(outcome.output("sums").and_then(|b| b.to_vec::<f32>()), Some(vec![3.0, 7.0]));
+//! assert!(outcome.output("other").is_none());
+//! ```
 
 use crate::argument::BufferRef;
 use crate::buffer::Buffer;

@@ -2,6 +2,16 @@
 //!
 //! Programs keep pointers in structs and in memory, so their allocations keep their addresses from
 //! launch to launch, with the written bit of each byte.
+//!
+//! ```
+//! use heist_launch::Placed;
+//!
+//! let mut pool = Placed::fresh("pool", 0x7000_0000, 64); // nobody has written it
+//! pool.mark(0, 16);
+//! let written = pool.written.as_ref().expect("in part");
+//! assert_eq!(written.first_missing(0, 64), Some(16));
+//! assert!(Placed::filled("table", 0x7100_0000, vec![1, 2, 3]).written.is_none());
+//! ```
 
 use std::sync::Arc;
 

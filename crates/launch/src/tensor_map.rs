@@ -3,6 +3,17 @@
 //! The fields are those of the driver's encoder, in its order and units, and
 //! [`TensorMap::validate`] holds its published rules, so that a map is refused
 //! with the numbers in the message, on the simulator and on the GPU alike.
+//!
+//! ```
+//! use heist_launch::{Swizzle, TensorElement, TensorMap};
+//!
+//! // A matrix of 1000 rows of 64 halves, in boxes of 128 rows.
+//! let map = TensorMap::dense("a", TensorElement::F16, &[64, 1000], &[64, 128]).swizzle(Swizzle::Bytes128);
+//! assert!(map.validate().is_ok());
+//! assert_eq!(map.box_bytes(), 64 * 128 * 2);
+//! let wide = TensorMap::dense("a", TensorElement::F16, &[64, 1000], &[64, 512]);
+//! assert!(wide.validate().is_err(), "a box has at most 256 rows");
+//! ```
 
 use crate::argument::BufferRef;
 use std::fmt;

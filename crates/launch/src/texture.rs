@@ -2,6 +2,19 @@
 //!
 //! On a GPU the object that a kernel is given is an opaque number. On the simulated one it is the
 //! address of [`Texture::LEN`] bytes that describe it.
+//!
+//! ```
+//! use heist_launch::{Outside, TexelFormat, TexelKind, Texture};
+//!
+//! let format = TexelFormat { channels: 4, bits: 8, kind: TexelKind::Unsigned };
+//! let image = Texture {
+//!     base: 0x1000, pitch: 64 * 4, plane: 0, size: [64, 32, 1], format,
+//!     outside: [Outside::Clamp; 3], linear: false, normalised_coordinates: false,
+//!     normalised_values: true, border: [0.0; 4],
+//! };
+//! assert_eq!(image.format.bytes(), 4);
+//! assert_eq!(Texture::from_bytes(&image.to_bytes()), Some(image));
+//! ```
 
 /// An image in memory, as a kernel reads or writes it.
 #[derive(Clone, Debug, PartialEq)]

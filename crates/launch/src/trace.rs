@@ -4,6 +4,19 @@
 //! that the kernel wrote. Either way it is the same structure, so one renderer
 //! draws both, and [`Trace::clock`] says whether its times were modelled or
 //! measured. Times count from the start of the run.
+//!
+//! ```
+//! use heist_launch::{BlockSpan, Clock, Dim3, Time, Trace};
+//! # let mut trace = Trace::new("sim:b200", "k", Clock::Modelled, 2, Dim3::linear_x(2));
+//! # for block in 0..2 {
+//! #     let (start, end) = (Time::ZERO, Time::from_ns(1000 * (1 + u64::from(block))));
+//! #     trace.blocks.push(BlockSpan { block, cluster: block, sm: block, start, end });
+//! # }
+//! // Two blocks, of one and two microseconds, on an SM each.
+//! assert_eq!(trace.makespan(), Time::from_ns(2000));
+//! assert_eq!(trace.tail(), Time::from_ns(1000));
+//! assert_eq!(trace.busy_fraction(), 0.75);
+//! ```
 
 use crate::shape::Dim3;
 use serde::{Deserialize, Serialize};

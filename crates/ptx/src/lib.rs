@@ -5,6 +5,12 @@
 //! the simulator, the driver and the printer take one. This crate knows what
 //! PTX *says*: its text, its structure, which architectures have what. What an
 //! instruction *does* is the simulator's subject.
+//!
+//! ```
+//! let text = ".version 8.0\n.target sm_80\n.address_size 64\n.visible .entry k() { ret; }\n";
+//! let module = heist_ptx::parse(&heist_ptx::Source::new("k.ptx", text)).expect("it is right");
+//! assert!(heist_ptx::print(&module).contains(".visible .entry k()"));
+//! ```
 
 pub mod analysis;
 pub mod arch;

@@ -1,4 +1,13 @@
 //! Fundamental types and state spaces, as declarations spell them.
+//!
+//! ```
+//! use heist_ptx::{ScalarType, Space, VectorWidth};
+//!
+//! assert_eq!("bf16x2".parse(), Ok(ScalarType::Bf16x2));
+//! assert_eq!((ScalarType::F64.bytes(), ScalarType::Pred.bits()), (8, 1));
+//! assert_eq!(Space::Shared.to_string(), "shared");
+//! assert_eq!(VectorWidth::V4.lanes(), 4);
+//! ```
 
 use std::fmt;
 use std::str::FromStr;

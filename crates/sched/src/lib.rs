@@ -7,6 +7,25 @@
 //! exits.
 //!
 //! Whatever a policy answers, every tile runs exactly once, on every source.
+//!
+//! ```
+//! use heist_builder::{Arch, BuildError, Global, kernel_params};
+//! use heist_sched::{MaxSteals, Tiled};
+//!
+//! kernel_params! { struct Double { data: Global<f32>, n: u32 } }
+//!
+//! let kernel = Tiled::<Double>::new("double", 1000) // tiles
+//!     .policy(MaxSteals { limit: 8 })
+//!     .block(256)
+//!     .build(Arch::SM_100, |k, args, tiles| {
+//!         tiles.each(|tile| {
+//!             let i = tile.x * 256 + k.thread().x;
+//!             k.if_(i.lt(args.n), || args.data.at(i).update(|v| v + v));
+//!         })
+//!     })?;
+//! assert!(kernel.ptx().contains("clusterlaunchcontrol.try_cancel"));
+//! # Ok::<(), BuildError>(())
+//! ```
 
 mod arguments;
 mod bell;

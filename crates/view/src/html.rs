@@ -5,6 +5,17 @@
 //! hundred thousand tiles load at once and the script finds the visible ones by a search. What the
 //! page says in words (the summary, where the time went, the critical path) is computed here, where
 //! tests read it.
+//!
+//! ```
+//! # use heist_launch::{BlockSpan, Clock, Dim3, Time, Trace};
+//! # let mut trace = Trace::new("sim:b200", "k", Clock::Modelled, 2, Dim3::linear_x(2));
+//! # for block in 0..2 {
+//! #     let (start, end) = (Time::ZERO, Time::from_ns(1000 * (1 + u64::from(block))));
+//! #     trace.blocks.push(BlockSpan { block, cluster: block, sm: block, start, end });
+//! # }
+//! let page = heist_view::html("One run", &[heist_view::Run::new("direct", &trace)]);
+//! assert!(page.starts_with("<!doctype html>") && page.contains("<title>One run</title>"));
+//! ```
 
 use crate::account::account;
 use crate::lanes::{Bar, lanes};

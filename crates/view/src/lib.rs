@@ -11,6 +11,21 @@
 //!   end of the run waited for; [`newcomer()`]: how long another kernel would wait for room;
 //!   [`story()`] is the conclusion in a sentence.
 //! * [`perfetto`]: trace-event JSON, which Perfetto and `chrome://tracing` open.
+//!
+//! ```
+//! # use heist_launch::{BlockSpan, Clock, Dim3, Time, Trace};
+//! # let mut trace = Trace::new("sim:b200", "k", Clock::Modelled, 2, Dim3::linear_x(2));
+//! # for block in 0..2 {
+//! #     let (start, end) = (Time::ZERO, Time::from_ns(1000 * (1 + u64::from(block))));
+//! #     trace.blocks.push(BlockSpan { block, cluster: block, sm: block, start, end });
+//! # }
+//! use heist_view::{Run, html, story, table};
+//! let runs = [Run::new("direct", &trace)];
+//! print!("{}", table::runs(&runs, Dim3::linear_x(2)));
+//! assert!(story(&runs).starts_with("direct takes 2.00 us on sim:b200"));
+//! let page = html("One run", &runs); // write it to a file, and open that in a browser
+//! assert!(page.contains("<!doctype html>"));
+//! ```
 
 pub mod account;
 pub mod html;

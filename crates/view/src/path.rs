@@ -1,4 +1,16 @@
 //! The critical path: what the end of the run waited for, step by step back to its start.
+//!
+//! ```
+//! # use heist_launch::{BlockSpan, Clock, Dim3, Time, Trace};
+//! # let mut trace = Trace::new("sim:b200", "k", Clock::Modelled, 2, Dim3::linear_x(2));
+//! # for block in 0..2 {
+//! #     let (start, end) = (Time::ZERO, Time::from_ns(1000 * (1 + u64::from(block))));
+//! #     trace.blocks.push(BlockSpan { block, cluster: block, sm: block, start, end });
+//! # }
+//! let path = heist_view::path(&heist_view::Run::new("direct", &trace));
+//! assert_eq!(path.steps, [1]); // the block that ends last, which waited for nobody
+//! assert_eq!(path.working + path.waiting + path.launching, 2000.0);
+//! ```
 
 use crate::Run;
 use crate::lanes::{Block, blocks};

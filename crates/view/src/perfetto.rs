@@ -1,4 +1,16 @@
 //! Trace-event JSON: an SM is a process, a row of blocks a thread.
+//!
+//! ```
+//! # use heist_launch::{BlockSpan, Clock, Dim3, Time, Trace};
+//! # let mut trace = Trace::new("sim:b200", "k", Clock::Modelled, 2, Dim3::linear_x(2));
+//! # for block in 0..2 {
+//! #     let (start, end) = (Time::ZERO, Time::from_ns(1000 * (1 + u64::from(block))));
+//! #     trace.blocks.push(BlockSpan { block, cluster: block, sm: block, start, end });
+//! # }
+//! let events = heist_view::perfetto(&[heist_view::Run::new("direct", &trace)]);
+//! let spans = events["traceEvents"].as_array().unwrap().iter().filter(|event| event["ph"] == "X");
+//! assert_eq!(spans.count(), 2); // the blocks
+//! ```
 
 use crate::Run;
 use crate::lanes::lanes;

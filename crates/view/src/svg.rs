@@ -3,6 +3,17 @@
 //! Above, how many multiprocessors work over time. Below, a row for each block slot where they
 //! are few, else for the slots of a few multiprocessors, evenly chosen, and the picture says how
 //! many it leaves out. The page has all of them.
+//!
+//! ```
+//! # use heist_launch::{BlockSpan, Clock, Dim3, Time, Trace};
+//! # let mut trace = Trace::new("sim:b200", "k", Clock::Modelled, 2, Dim3::linear_x(2));
+//! # for block in 0..2 {
+//! #     let (start, end) = (Time::ZERO, Time::from_ns(1000 * (1 + u64::from(block))));
+//! #     trace.blocks.push(BlockSpan { block, cluster: block, sm: block, start, end });
+//! # }
+//! let picture = heist_view::svg(&heist_view::Run::new("direct", &trace));
+//! assert!(picture.starts_with("<svg") && picture.contains("modelled time"));
+//! ```
 
 use crate::lanes::{Bar, lanes};
 use crate::{Run, colour, escape, origin_name};

@@ -1,6 +1,25 @@
 //! Two tenants of a simulated GPU.
 //!
 //! Every tile of every launch is counted; one that does not run exactly once is an error.
+//!
+//! ```
+//! use heist::kernels::catalogue::Settings;
+//! use heist::ptx::arch::Gpu;
+//! use heist::share::{Tenant, modelled::Model};
+//! # fn main() -> Result<(), Box<dyn std::error::Error>> {
+//! let model = Model::new(Gpu::H200);
+//! let product = Tenant {
+//!     name: "product".into(),
+//!     kernel: "gemm",
+//!     told: Settings::from_words(["m=256", "n=256", "k=256"])?,
+//!     schedule: None,
+//!     spare: 0,
+//! };
+//! let lodger = model.move_in(&product)?;
+//! assert_eq!(lodger.shapes().count(), 1, "one launch");
+//! assert!(model.alone(&lodger)? > 0.0); // microseconds
+//! # Ok(()) }
+//! ```
 
 use super::stand_in::StandIn;
 use super::{Beside, COMES, Company, GOLDEN, Pair, Seen, Tenant, in_one_clock};

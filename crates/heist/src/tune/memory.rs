@@ -5,6 +5,17 @@
 //! the kernels; under another driver or version it is not used, and the problem must be tuned
 //! again. It names tiles and a schedule and nothing else, so it can make a kernel slower and never
 //! wrong.
+//!
+//! ```
+//! use heist::tune::memory::{Memory, key_of, remembered};
+//! use heist::run::Device;
+//! # fn main() -> Result<(), Box<dyn std::error::Error>> {
+//! let device = Device::open("sim:h200".parse()?)?;
+//! let key = key_of("gemm", "m=512 n=512 k=128".into(), &device);
+//! let file = std::path::Path::new("no/such/file.jsonl");
+//! assert_eq!(remembered(file, &key)?, Memory::Nothing); // the kernel is chosen by its model
+//! # Ok(()) }
+//! ```
 
 use heist_kernels::catalogue::{Entry, Settings as Told};
 use heist_run::Device;

@@ -10,6 +10,17 @@
 //! the one before; and one for Hopper's warpgroups ([`WarpgroupShape`]). A tile is some query rows
 //! of one head of one sequence; the scheduler decides which block runs which tile, so every kernel
 //! runs under every [`Schedule`](heist_sched::Schedule).
+//!
+//! ```
+//! use heist_builder::Arch;
+//! use heist_kernels::Target;
+//! use heist_kernels::attention::{FAMILY, Mask, Problem};
+//!
+//! let problem = Problem { mask: Mask::Causal, ..Problem::new(2, 8, 300, 64) };
+//! let plan = FAMILY.plan(None, &problem, Target { arch: Arch::SM_90A, sms: 132 })?;
+//! assert!(plan.buffers.iter().any(|buffer| buffer.name == "q"));
+//! # Ok::<(), heist_kernels::KernelError>(())
+//! ```
 
 mod accuracy;
 mod append;

@@ -7,6 +7,19 @@
 //! is built for one block a tile, and for a pair that multiplies a tile of 256 rows together.
 //!
 //! [`choose`] says how large tiles are, and [`variant`] when this kernel is taken.
+//!
+//! ```
+//! use heist_builder::Arch;
+//! use heist_kernels::Target;
+//! use heist_kernels::blackwell::{TensorTiling, job_with_tiling};
+//! use heist_kernels::gemm::{Gemm, Input, Layout, Output};
+//!
+//! let problem = Gemm::new(512, 512, 256, Input::Bf16, Output::Bf16, Layout::Nt);
+//! let pair: TensorTiling = "tcgen05:256x256x64/4".parse()?;
+//! let job = job_with_tiling(&problem, pair, None, Target { arch: Arch::SM_100A, sms: 148 })?;
+//! assert!(job.steps[0].ptx().contains("cta_group::2"));
+//! # Ok::<(), heist_kernels::KernelError>(())
+//! ```
 
 mod choose;
 mod epilogue;

@@ -3,6 +3,19 @@
 //! [`Gemm`] is the problem, [`Config`] the tile shape. Any shape works: elements past the edge of a
 //! matrix are neither read nor stored, and unaligned rows are copied in smaller pieces. Matrices
 //! start at multiples of 16 bytes.
+//!
+//! ```
+//! use heist_builder::Arch;
+//! use heist_kernels::Target;
+//! use heist_kernels::gemm::{FAMILY, Gemm, Input, Layout, Output};
+//!
+//! let problem = Gemm::new(256, 128, 64, Input::F16, Output::F32, Layout::Nt);
+//! let plan = FAMILY.plan(None, &problem, Target { arch: Arch::SM_80, sms: 108 })?;
+//! let buffers: Vec<&str> = plan.buffers.iter().map(|buffer| buffer.name.as_str()).collect();
+//! assert!(buffers.starts_with(&["a", "b"]), "{buffers:?}");
+//! assert_eq!(plan.work.flops, 2.0 * 256.0 * 128.0 * 64.0);
+//! # Ok::<(), heist_kernels::KernelError>(())
+//! ```
 
 mod buffers;
 mod choose;

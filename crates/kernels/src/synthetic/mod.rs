@@ -8,6 +8,16 @@
 //!
 //! Whole numbers are used, so the result is the same on every device, and the
 //! end of a chain is known from its start without walking it.
+//!
+//! ```
+//! use heist_kernels::synthetic::{Parameters, Synthetic, Workload};
+//!
+//! let size = Parameters { tiles: 300, mean: 100, ..Parameters::default() };
+//! let costs = Workload::PowerLaw.costs(&size);
+//! let (least, most) = (costs.iter().min().unwrap(), costs.iter().max().unwrap());
+//! assert!(costs.len() == 300 && most > least);
+//! assert_eq!(Synthetic::new(Workload::PowerLaw, size).tiles().count(), 300);
+//! ```
 
 mod costs;
 mod grouped;

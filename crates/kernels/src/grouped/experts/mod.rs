@@ -14,6 +14,19 @@
 //!
 //! Adding in the second launch instead (atomics in f32) would need zeros first and a rounding after,
 //! and sums in the order of arrival.
+//!
+//! ```
+//! use heist_builder::Arch;
+//! use heist_kernels::Target;
+//! use heist_kernels::gemm::Input;
+//! use heist_kernels::grouped::experts::{Experts, FAMILY};
+//!
+//! // 64 tokens with two experts each, of four.
+//! let layer = Experts { rows: vec![50, 30, 0, 48], per: 2, hidden: 128, inner: 256, dtype: Input::Bf16 };
+//! let plan = FAMILY.plan(None, &layer, Target { arch: Arch::SM_90A, sms: 132 })?;
+//! assert!(plan.steps.len() >= 3, "up, down, sum");
+//! # Ok::<(), heist_kernels::KernelError>(())
+//! ```
 
 mod copy;
 mod data;
