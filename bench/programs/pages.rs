@@ -60,7 +60,7 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
     match chromium::find() {
         Some(browser) => println!(
             "a frame, ms: best, median, 95th of 100: {}",
-            chromium::drive(&browser, &page, FRAMES)?
+            chromium::drive(&browser, &page, FRAMES, 1400)?
         ),
         None => println!("no Chromium found (set HEIST_BROWSER to one): no frame times"),
     }

@@ -15,9 +15,14 @@ pub(crate) fn find() -> Option<PathBuf> {
         .find(|file| file.is_file())
 }
 
-/// What a script that is appended to a page writes into the element `driven`, as JSON. Fails
-/// where the page says anything on its console.
-pub(crate) fn drive(browser: &Path, page: &str, script: &str) -> Result<serde_json::Value, String> {
+/// What a script that is appended to a page writes into the element `driven`, as JSON, in a window
+/// of so many pixels across (500 at least). Fails where the page says anything on its console.
+pub(crate) fn drive(
+    browser: &Path,
+    page: &str,
+    script: &str,
+    across: u32,
+) -> Result<serde_json::Value, String> {
     let script = format!("<script>\n{{\n{script}\n}}\n</script>\n</body>");
     let page = page.replace("</body>", &script);
     static COUNT: std::sync::atomic::AtomicU32 = std::sync::atomic::AtomicU32::new(0);
@@ -29,7 +34,7 @@ pub(crate) fn drive(browser: &Path, page: &str, script: &str) -> Result<serde_js
     std::fs::write(&file, page).map_err(|error| error.to_string())?;
     let ran = Command::new(browser)
         .args(["--headless", "--no-sandbox", "--disable-gpu", "--dump-dom"])
-        .arg("--window-size=1400,900")
+        .arg(format!("--window-size={across},900"))
         // What the page says on its console goes to the error output.
         .arg("--enable-logging=stderr")
         .arg(format!(

@@ -48,7 +48,7 @@ fn a_person_can_zoom_search_compare_and_use_the_keys() {
         Run::new("clc greedy", &even).about("asks whenever it can"),
     ];
     let page = html("two runs", &runs);
-    let found = chromium::drive(&browser, &page, include_str!("drive.js"));
+    let found = chromium::drive(&browser, &page, include_str!("drive.js"), 1400);
     let found = found.unwrap_or_else(|error| panic!("{error}"));
     let wanted = json!({
         "story": "On sim:b200 clc greedy is the fastest: 19.00 us, 2.00 times as fast as static, the \
@@ -98,7 +98,8 @@ fn a_person_can_zoom_search_compare_and_use_the_keys() {
     }
 }
 
-/// Blocks that a stop found at work have left tiles and no span of their own.
+/// Blocks that a stop found at work have left tiles and no span of their own. In a narrow window, in
+/// which nothing is cut off.
 #[test]
 fn a_stopped_run_says_so_and_draws_the_blocks_that_were_at_work() {
     let Some(browser) = browser() else {
@@ -125,9 +126,10 @@ fn a_stopped_run_says_so_and_draws_the_blocks_that_were_at_work() {
         const cut = panels[1];
         const said = { story: $('story').textContent, rows: [...$('summary').tBodies[0].rows].map((row) => row.cells[1].textContent),
             bars: [...document.querySelectorAll('#summary td:nth-child(3) i')].map((bar) => bar.style.width),
-            heading: cut.heading.textContent, lanes: [...cut.run.tiles.first] };
+            heading: cut.heading.textContent, lanes: [...cut.run.tiles.first],
+            cutOff: Math.max(0, document.documentElement.scrollWidth - window.innerWidth) };
         document.body.append(Object.assign(document.createElement('pre'), { id: 'driven', textContent: JSON.stringify(said) }));";
-    let found = chromium::drive(&browser, &html("stopped", &runs), script);
+    let found = chromium::drive(&browser, &html("stopped", &runs), script, 500);
     let found = found.unwrap_or_else(|error| panic!("{error}"));
     let wanted = json!({
         "story": "cut was stopped before its end: X002, the kernel was stopped after 5 milliseconds. \
@@ -139,6 +141,7 @@ fn a_stopped_run_says_so_and_draws_the_blocks_that_were_at_work() {
             14 taken over, 8 refused, 0 declined",
         "bars": ["100%", "100%"],
         "lanes": [0, 7, 13, 18, 23],
+        "cutOff": 0,
     });
     assert_eq!(found, wanted);
 }
@@ -180,7 +183,7 @@ fn two_hundred_thousand_tiles_and_two_kernels_are_drawn() {
         const said = { bands, bars, painted, told, short: shortName(runs[0], 4), pair: document.querySelector('.pair').hidden, tenants: [...new Set(tenants)], others: runs[0].account.others > 0,
             legend: $('legend').textContent.includes('guest: another kernel on the same GPU') };
         document.body.append(Object.assign(document.createElement('pre'), { id: 'driven', textContent: JSON.stringify(said) }));";
-    let found = chromium::drive(&browser, &html("large", &runs), script);
+    let found = chromium::drive(&browser, &html("large", &runs), script, 1400);
     let found = found.unwrap_or_else(|error| panic!("{error}"));
     let wanted = json!({
         "bands": [false, 0], "bars": [true, true, true], "painted": [true, true], "told": "Tile 123,7,0 (ticket) of large",
