@@ -167,6 +167,7 @@ fn every_answer_is_as_its_schema_says() {
     std::fs::create_dir_all(&folder).expect("a folder");
     let inside = |name: &str| folder.join(name).display().to_string();
     let (page, pages, project) = (inside("demo.html"), inside("man"), inside("mine"));
+    let (journal, answered) = (inside("journal.jsonl"), answers().display().to_string());
     let broken = "cases/cp-async/bad-no-wait.ptx";
     let race = "rules/R001-shared-race/bad.ptx";
     let add = "tests/ptx/float/add.ptx --entry add_rn_f32 --grid 1 --block 2 \
@@ -199,7 +200,17 @@ fn every_answer_is_as_its_schema_says() {
         &["run", "power-law", "--tiles", "20"],
         &["run", "gemm", "m=32", "n=32", "k=16"],
         &[
-            "tune", "gemm", "m=32", "n=32", "k=32", "--limit", "2", "--device", "sim:h200",
+            "tune",
+            "gemm",
+            "m=32",
+            "n=32",
+            "k=32",
+            "--limit",
+            "2",
+            "--device",
+            "sim:h200",
+            "--journal",
+            &journal,
         ],
         &[
             "tune", "gemm", "m=32", "n=32", "k=32", "--device", "sim:h200", "--plan",
@@ -216,6 +227,8 @@ fn every_answer_is_as_its_schema_says() {
             "",
         ],
         &["tuned"],
+        &["tuned", "merge", &answered],
+        &["tuned", "rows", &journal],
         &["evidence", "verify", "docs"],
         &["evidence", "verify", "bench/evidence/h200-gemm-4096"],
         &["tuned", "forget"],
@@ -265,6 +278,7 @@ fn every_answer_is_as_its_schema_says() {
         &["run", "power-law", "--tiles", "20", "--timeout", "0.000001"],
         &["tuned", "merge", "no/such/file"],
         &["tuned", "rows", "no/such/file"],
+        &["bench", "no-such-kernel"],
         &["no-such-command"],
         &["run", "power-law", "--policy", "no-such-policy"],
         &add,

@@ -12,8 +12,8 @@ use std::path::PathBuf;
 /// Verify a pack of evidence that `heist bench --evidence` made.
 #[derive(Args)]
 #[command(after_help = "\
-Looks at every item of the pack again: hashes of all files, medians of the samples, kernels and the counts of
-their instructions, spills, the sanitizers' verdicts and logs, the machine; and assembles every kernel where
+Looks at every item of the pack again: hashes of all files, medians of the samples, kernels and the counts of \
+their instructions, spills, the sanitizers' verdicts and logs, the machine; and assembles every kernel where \
 there is a ptxas.
 
 Example:

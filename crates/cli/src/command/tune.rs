@@ -45,12 +45,12 @@ pub(crate) struct Question {
 /// Search for the fastest kernel and schedule for a problem.
 #[derive(Args)]
 #[command(after_help = "\
-Tiles first, then the schedules of the two fastest. What can't fit is refused by arithmetic; the rest is
-ordered by a model, and the first of them, and some others, are built, checked and timed: slow ones
-briefly, close ones in turns beside the kernel that is taken without tuning. On a GPU they run in a
+Tiles first, then the schedules of the two fastest. What can't fit is refused by arithmetic; the rest is \
+ordered by a model, and the first of them, and some others, are built, checked and timed: slow ones \
+briefly, close ones in turns beside the kernel that is taken without tuning. On a GPU they run in a \
 process of their own: one that hangs or faults costs that candidate alone. Every candidate leaves a row.
 
-The answer is kept in $HEIST_TUNED, or in heist/tuned.jsonl of the cache folder; `heist run` takes it from
+The answer is kept in $HEIST_TUNED, or in heist/tuned.jsonl of the cache folder; `heist run` takes it from \
 there, `heist tuned` shows it. An empty HEIST_TUNED keeps nothing.
 
 Examples:
@@ -62,7 +62,7 @@ Examples:
   heist tune gemm m=512 n=512 k=128 --device sim:h200 --shard 2/8 --journal part2.jsonl
   heist tune gemm m=512 n=512 k=128 --device sim:h200 --plan      for machines that take --candidate
 
-Exit status: 0 an answer, and no candidate that ran was wrong; 1 a candidate was wrong, crashed or hung (the
+Exit status: 0 an answer, and no candidate that ran was wrong; 1 a candidate was wrong, crashed or hung (the \
 answer stands); 2 nothing could be tried.")]
 pub(crate) struct Tune {
     #[command(flatten)]

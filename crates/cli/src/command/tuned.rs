@@ -12,7 +12,7 @@ use std::path::{Path, PathBuf};
 /// Show what `heist tune` found, put answers together, forget them.
 #[derive(Args)]
 #[command(after_help = "\
-The answers are in $HEIST_TUNED, or in heist/tuned.jsonl of the cache folder. An answer is for one kernel,
+The answers are in $HEIST_TUNED, or in heist/tuned.jsonl of the cache folder. An answer is for one kernel, \
 problem, kind of GPU, driver and version; under another driver or version it is not taken.
 
 Examples:

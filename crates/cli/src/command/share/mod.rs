@@ -19,9 +19,9 @@ use std::path::PathBuf;
 /// multiprocessors that others hold.
 #[derive(Args)]
 #[command(after_help = "\
-The batch runs back to back on a stream of low priority. A row is a schedule of it: `own`, the
-kernel's default, or source, moment, policy and order (the kernel's own unless said); `+N` behind
-it leaves N multiprocessors free. A policy with `until-asked` is asked, by its bell, whenever the interactive kernel comes;
+The batch runs back to back on a stream of low priority. A row is a schedule of it: `own`, the \
+kernel's default, or source, moment, policy and order (the kernel's own unless said); `+N` behind \
+it leaves N multiprocessors free. A policy with `until-asked` is asked, by its bell, whenever the interactive kernel comes; \
 `pausing` before it leaves tiles half done then, where the kernel can (attention and GEMM on Hopper).
 
 A simulated GPU takes kernels that stand in for them: as many tiles under the same schedule, as
