@@ -91,8 +91,8 @@ fn walk<'m>(statements: &'m [Statement], body: &mut Body<'m>) {
     }
 }
 
-/// The last `.loc` before a place, in its function. In front of inline assembly, where the
-/// place lies in some: LLVM counts lines of the assembly as lines of the source.
+/// The last `.loc` before a place, in its function, that does not stand in inline assembly: there LLVM counts lines of
+/// the assembly as lines of the source, and behind it goes on from where it was before.
 fn loc_of<'m>(bodies: &[Body<'m>], source: &Source, span: Span) -> Option<&'m Loc> {
     if span.is_none() {
         return None;
@@ -100,15 +100,19 @@ fn loc_of<'m>(bodies: &[Body<'m>], source: &Source, span: Span) -> Option<&'m Lo
     let body = bodies
         .iter()
         .find(|body| (body.start..=body.end).contains(&span.start))?;
-    let before = source.text().get(..span.start as usize).unwrap_or("");
+    let after = body
+        .locs
+        .partition_point(|loc| loc.span.start <= span.start);
+    let before = body.locs[..after].iter().rev();
+    let mut own = before.filter(|loc| !in_assembly(source, loc.span.start));
+    own.next().copied()
+}
+
+/// Whether a place lies in inline assembly.
+fn in_assembly(source: &Source, place: u32) -> bool {
+    let before = source.text().get(..place as usize).unwrap_or("");
     let begun = before.rfind("// begin inline asm");
-    let place = match (begun, before.rfind("// end inline asm")) {
-        (Some(begun), Some(ended)) if ended > begun => span.start,
-        (Some(begun), _) => begun as u32,
-        (None, _) => span.start,
-    };
-    let after = body.locs.partition_point(|loc| loc.span.start <= place);
-    body.locs.get(after.checked_sub(1)?).copied()
+    begun.is_some_and(|begun| !before[begun..].contains("// end inline asm"))
 }
 
 /// The source file, by its own name, or beside the PTX.
@@ -225,6 +229,10 @@ ld.global.u32 %r1, [%rd1];
 .loc 1 6 1
 st.global.u32 [%rd1], %r1;
 // end inline asm
+// begin inline asm
+.loc 1 7 1
+st.global.u32 [%rd1+8], %r1;
+// end inline asm
 .loc 2 7 1, function_name $L__info_string0, inlined_at 1 5 3
 st.global.u32 [%rd1+4], %r1;
 ret;
@@ -281,6 +289,11 @@ $L__info_string0:
         );
         let (told, _) = lifted(&module, &source, &inlined).unwrap();
         assert_eq!(line(told.span), (5, "); store(x)"));
+        // Behind other assembly with nothing said in between, it is where that began.
+        let next = span_of(&source, "st.global.u32 [%rd1+8]");
+        let next = Diagnostic::error(rule::GLOBAL_RACE, next, "a race");
+        let (told, _) = lifted(&module, &source, &next).unwrap();
+        assert_eq!(line(told.span), (5, "b(); store(x)"));
         fs::remove_file(kernel).unwrap();
         assert!(lifted(&module, &source, &inlined).is_none());
     }
