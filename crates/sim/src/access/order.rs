@@ -7,6 +7,7 @@ use crate::race::access::{AccessKind, Scope};
 use crate::race::clock::SEVERAL;
 use crate::race::shadow::Seen;
 use crate::state::follow::Written;
+use crate::state::machine::Spinners;
 use std::sync::Arc;
 
 /// A key of a location that is the same for all blocks that can reach it.
@@ -173,8 +174,8 @@ pub(crate) fn write(cx: &mut Cx<'_>, group: &Group, order: Order, reads: bool) {
     }
 }
 
-/// Strong reads of a warp without any write in between, after which it is a livelock: tens of
-/// milliseconds of modelled time.
+/// Strong reads of a warp without any write in between, after which it is a livelock whatever the
+/// other warps do: tens of milliseconds of modelled time.
 const IN_VAIN: u32 = 200_000;
 
 /// Counts a strong read; reports a livelock and returns true when no thread can still change the
@@ -187,14 +188,21 @@ pub(crate) fn spins(cx: &mut Cx<'_>) -> bool {
     } else {
         (*seen, *count) = (changes, 0);
     }
-    let spins = *count > IN_VAIN;
-    if spins {
+    let count = *count;
+    let spinners = &mut cx.machine.spinners;
+    spinners.look |= count > 0 && count.is_multiple_of(Spinners::OFTEN);
+    let alone = spinners.alone == Some(changes);
+    if alone || count > IN_VAIN {
         cx.report(heist_ptx::rule::LIVELOCK, cx.mask, |_, mut told| {
-            told.message = format!("a thread has read this {IN_VAIN} times while nobody on the device wrote anything");
+            told.message = match alone {
+                true => "a thread reads this over and over, and so does or waits every other thread that runs: nobody is left to write it".to_owned(),
+                false => format!("a thread has read this {IN_VAIN} times while nobody on the device wrote anything"),
+            };
             told.help("whoever is to change it has exited, waits itself, or is not launched yet: blocks that wait for each other must all be resident")
         });
+        return true;
     }
-    spins
+    false
 }
 
 /// The memory order of an access.

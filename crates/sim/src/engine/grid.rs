@@ -145,6 +145,9 @@ impl Grid<'_> {
                     self.spares.strip(cluster);
                 }
                 self.sites.start(site, who, time, job);
+                if std::mem::take(&mut self.machine.spinners.look) && self.nobody_changes() {
+                    self.machine.spinners.alone = Some(self.machine.changes);
+                }
                 return true;
             }
             self.spares.strip(cluster);
@@ -154,6 +157,25 @@ impl Grid<'_> {
             self.launch(site, time);
         }
         !self.machine.stopped
+    }
+
+    /// Whether every warp on the device spins, or waits for one that does. What was to come by
+    /// itself, a copy under way, has come while they spun.
+    fn nobody_changes(&self) -> bool {
+        let changes = self.machine.changes;
+        let in_vain = |slot: &ClusterSlot| match slot {
+            ClusterSlot::Free => true,
+            ClusterSlot::Starting { .. } => false,
+            ClusterSlot::Taken(cluster) => {
+                cluster.ended
+                    || cluster
+                        .warps
+                        .iter()
+                        .flatten()
+                        .all(|warp| warp.is_in_vain(changes))
+            }
+        };
+        !self.machine.spinners.timed && self.running.iter().all(in_vain)
     }
 
     /// A cluster has left its SM.

@@ -343,6 +343,7 @@ impl Program {
             workspace,
             grown: 0,
             changes: 0,
+            spinners: Default::default(),
             patterns: Default::default(),
             stopped: false,
             given_up: None,

@@ -49,6 +49,7 @@ pub(crate) struct Machine {
     pub(crate) grown: u64,
     /// Counts stores and atomics, to detect livelock.
     pub(crate) changes: u64,
+    pub(crate) spinners: Spinners,
     /// The shapes of recent accesses.
     pub(crate) patterns: super::pattern::Patterns,
     pub(crate) stopped: bool,
@@ -57,6 +58,22 @@ pub(crate) struct Machine {
     /// Whether a more urgent kernel waits for room: then launch control refuses.
     pub(crate) yields: bool,
     pub(crate) started: std::time::Instant,
+}
+
+/// What is known of warps that read the same words again and again.
+#[derive(Debug, Default)]
+pub(crate) struct Spinners {
+    /// One has read in vain for so long that all warps are to be looked at.
+    pub(crate) look: bool,
+    /// A thread has read a clock, so a loop may end by itself.
+    pub(crate) timed: bool,
+    /// The number of changes since which everybody spins or waits for those who do.
+    pub(crate) alone: Option<u64>,
+}
+
+impl Spinners {
+    /// Strong reads of a warp without any write in between, after which it spins.
+    pub(crate) const OFTEN: u32 = 2_000;
 }
 
 impl Machine {
@@ -99,6 +116,7 @@ impl Machine {
             workspace: self.workspace,
             grown: 0,
             changes: 0,
+            spinners: Spinners::default(),
             patterns: Default::default(),
             stopped: false,
             given_up: None,

@@ -3,6 +3,7 @@
 //! Lanes that run together are a [`Fragment`]; a [`Join`] is a reconvergence point.
 
 use super::demand::{Demand, Stretches};
+use super::machine::Spinners;
 use super::memory::local::Local;
 use crate::code::{Code, NOWHERE, Wait};
 use crate::lanes::{Mask, Row};
@@ -157,6 +158,20 @@ pub(crate) struct Warp {
 }
 
 impl Warp {
+    /// Whether it has left, spins with one of its fragments while the others wait, or waits with all
+    /// of them for other threads, where the device's memory has changed so many times.
+    pub(crate) fn is_in_vain(&self, changes: u64) -> bool {
+        let spins = self.spinning.0 == changes && self.spinning.1 >= Spinners::OFTEN;
+        let free = self
+            .fragments
+            .iter()
+            .filter(|fragment| match fragment.state {
+                State::Ready | State::Waiting(Wait::Until { .. }) => true,
+                State::Joining(_) | State::Waiting(_) => false,
+            });
+        self.live == 0 || free.count() <= usize::from(spins)
+    }
+
     /// A warp at the start of the kernel, in the buffers of one that has ended.
     pub(crate) fn reuse(
         &mut self,

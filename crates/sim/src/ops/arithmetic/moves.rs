@@ -171,6 +171,7 @@ fn clock(d: &mut Decoder<'_>, target: &Operand, name: &str, ty: ScalarType) -> D
     let nanoseconds = name.starts_with("%globaltimer");
     let shift = if name.ends_with("_hi") { 32 } else { 0 };
     let instr = with(move |cx| {
+        cx.machine.spinners.timed = true;
         let now = cx.warp.settle() + cx.team.offset;
         let value = if nanoseconds {
             // Far from zero, as a real one is.
