@@ -352,3 +352,14 @@ fn two_policies_have_the_shared_words_of_both() {
     assert_eq!((one & other).shared_words(), both);
     assert_eq!((one | other).shared_words(), both);
 }
+
+#[test]
+fn two_signs_are_one() {
+    let parse = |text: &str| Catalogue::standard().parse(text).expect("a policy");
+    for (twice, once) in [
+        ("max-steals(2) && first-half", "max-steals(2) & first-half"),
+        ("never || !greedy", "never | !greedy"),
+    ] {
+        assert_eq!(parse(twice), parse(once));
+    }
+}

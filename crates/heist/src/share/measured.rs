@@ -2,7 +2,7 @@
 
 use super::{COMES, Company, Pair, Seen, Tenant, in_one_clock};
 use crate::job::{JobError, OnGpu};
-use heist_gpu::{Event, Gpu, GpuError, Stream};
+use heist_gpu::{Event, Gpu, GpuError};
 use heist_kernels::Target;
 use heist_kernels::catalogue;
 use heist_launch::{Clock, Time, Trace};
@@ -95,45 +95,10 @@ pub fn warm_up(gpu: &Gpu, tenants: &[&OnGpu], time: Duration) -> Result<(), GpuE
     Ok(())
 }
 
-/// Rings a batch's bell for a visitor from a stream of its own. A launch behind a write in the same stream comes 8
-/// to 10 us after it, and by then blocks of the batch have left for nobody.
-struct Ringer<'a> {
-    batch: &'a OnGpu,
-    bell: Bell,
-    stream: Stream,
-    rung: Event,
-    silent: Event,
-}
-
-impl<'a> Ringer<'a> {
-    fn new(gpu: &Gpu, batch: &'a OnGpu, visitor: &OnGpu) -> Result<Ringer<'a>, GpuError> {
-        Ok(Ringer {
-            batch,
-            bell: batch.bell_for(visitor)?,
-            stream: gpu.untracked_stream_with_priority(-5)?,
-            rung: gpu.event()?,
-            silent: gpu.event()?,
-        })
-    }
-
-    /// Rings, once the bell is silent again.
-    fn ring(&self) -> Result<(), GpuError> {
-        self.stream.wait_for(&self.silent)?;
-        self.batch.ring_in(&self.stream, self.bell)?;
-        self.rung.record(&self.stream)
-    }
-
-    /// Silences the bell after what is in the visitor's stream, and after the ring.
-    fn silence_in(&self, stream: &Stream) -> Result<(), GpuError> {
-        stream.wait_for(&self.rung)?;
-        self.batch.ring_in(stream, Bell::Silent)?;
-        self.silent.record(stream)
-    }
-}
-
 /// The batch back to back on a stream of low priority, the interactive kernel now
 /// and then on one of high priority, a period apart in the mean. With `ring` the batch's bell is rung
-/// with each launch of the interactive kernel, for as many blocks as that has, and silenced after its end ([`Ringer`]).
+/// just before each launch of the interactive kernel, for as many blocks as that has, and silenced after its end, by
+/// writes in the order of its stream.
 ///
 /// # Errors
 /// A fault of a launch.
@@ -151,8 +116,8 @@ pub fn beside(
     let mut queue: VecDeque<Event> = VecDeque::new();
     let mut spare: Vec<Event> = Vec::new();
     let (start, end) = (gpu.event()?, gpu.event()?);
-    let ringer = match ring {
-        true => Some(Ringer::new(gpu, batch, interactive)?),
+    let bell = match ring {
+        true => Some(batch.bell_for(interactive)?),
         false => None,
     };
     // The launch whose end the batch is watched from, the last one that ended since, and how many did.
@@ -192,13 +157,13 @@ pub fn beside(
         }
         next = Instant::now() + company.after(samples.len());
         start.record(&high)?;
-        if let Some(ringer) = &ringer {
-            ringer.ring()?;
+        if let Some(bell) = bell {
+            batch.ring_in(&high, bell)?;
         }
         interactive.launch(&high)?;
         end.record(&high)?;
-        if let Some(ringer) = &ringer {
-            ringer.silence_in(&high)?;
+        if bell.is_some() {
+            batch.ring_in(&high, Bell::Silent)?;
         }
         end.synchronize()?;
         samples.push(microseconds(&start, &end)?);
@@ -233,8 +198,8 @@ pub fn pair(
     let [batch, interactive] = [&both[0].1, &both[1].1];
     let low = gpu.untracked_stream_with_priority(0)?;
     let high = gpu.untracked_stream_with_priority(-5)?;
-    let ringer = match listens {
-        true => Some(Ringer::new(gpu, batch, interactive)?),
+    let bell = match listens {
+        true => Some(batch.bell_for(interactive)?),
         false => None,
     };
     interactive.launch(&high)?;
@@ -249,12 +214,12 @@ pub fn pair(
     while began.elapsed() < comes {
         std::hint::spin_loop();
     }
-    if let Some(ringer) = &ringer {
-        ringer.ring()?;
+    if let Some(bell) = bell {
+        batch.ring_in(&high, bell)?;
     }
     interactive.launch(&high)?;
-    if let Some(ringer) = &ringer {
-        ringer.silence_in(&high)?;
+    if bell.is_some() {
+        batch.ring_in(&high, Bell::Silent)?;
     }
     let place = TraceDevice {
         device: gpu.info().name.clone(),
