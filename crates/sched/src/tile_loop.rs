@@ -345,17 +345,11 @@ impl<'k> TileLoop<'k> {
     /// does for the next tile as soon as it knows it, while the other threads are
     /// still busy with the one before. It may issue copies, but must not wait at a barrier.
     ///
-    /// Many tiles are never passed to `ahead`: the first of a block, every tile that comes without
-    /// a request ([`TileSource::Direct`]), and every tile that a cluster requests, unless the
-    /// hardware answers all of its blocks.
+    /// Some tiles are never passed to `ahead`: the first of a block, and every tile that comes without
+    /// a request ([`TileSource::Direct`]).
     #[track_caller]
     pub fn each_ahead(self, body: impl Fn(Tile<'k>), ahead: impl Fn(Tile<'k>)) -> Done<'k> {
-        // In a cluster the next tile is known to every block where none asks, or where the
-        // hardware answers them all.
-        let known = self.k.cluster_size() == 1
-            || self.shape.source == TileSource::Static
-            || self.answered().is_some();
-        self.emit(&body, known.then_some(&ahead))
+        self.emit(&body, Some(&ahead))
     }
 
     /// The same for a body whose thread 0 says itself when the next tile begins, before the

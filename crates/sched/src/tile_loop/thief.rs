@@ -15,9 +15,11 @@ impl<'k> TileLoop<'k> {
         let Some(channel) = self.channel else {
             return;
         };
+        // In a cluster every block looks at the word that was sent to it.
+        let looks = self.answered().is_some() || k.cluster_size() > 1;
         let send = |next: Val<'k, u32>| {
             channel.send(next);
-            if let (Some(ahead), None) = (ahead, self.answered()) {
+            if let (Some(ahead), false) = (ahead, looks) {
                 self.begin(next, ahead);
             }
         };
@@ -62,7 +64,7 @@ impl<'k> TileLoop<'k> {
                     }
                 }),
             }
-            if let (Some(ahead), Some(_)) = (ahead, self.answered()) {
+            if let (Some(ahead), true) = (ahead, looks) {
                 k.one_thread(|| self.begin(channel.peek(), ahead));
             }
             if ahead.is_some() {
