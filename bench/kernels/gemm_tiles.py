@@ -284,10 +284,13 @@ def measure(problem, options, made, flush):
                 one()
             torch.cuda.synchronize()
             d = sets[0][2]
+            bits, differ = None, 0
             for number in range(options.again):
                 d.view(torch.uint8).fill_(255)
                 ours[0]()
                 torch.cuda.synchronize()
+                bits = d.clone() if bits is None else bits
+                differ += not torch.equal(bits.view(torch.uint8), d.view(torch.uint8))
                 left = d.isnan()
                 if left.any():
                     rows, cols = left.any(1).nonzero().flatten(), left.any(0).nonzero().flatten()
@@ -295,6 +298,8 @@ def measure(problem, options, made, flush):
                         f"LEFT OUT {problem['name']} {name}, launch {number}: {left.sum().item()} elements, "
                         f"rows {rows[0].item()} to {rows[-1].item()}, columns {cols[0].item()} to {cols[-1].item()}"
                     )
+            if differ:
+                print(f"OTHER BITS {problem['name']} {name}: {differ} of {options.again} launches")
             error = ((d.float() - reference).norm() / norm).item()
             first = d.clone()
             ours[0]()
@@ -315,6 +320,8 @@ def measure(problem, options, made, flush):
     if not all(map(same, sets[0], inputs(problem, 0)[:2])):
         print(f"DAMAGED INPUTS {problem['name']}: its figures say nothing")
     del reference
+    if options.sustained:
+        return sustained(work, options.rounds, calls, options.sustained), notes
     return timed(work, options.rounds, calls, flush), notes
 
 
@@ -605,12 +612,30 @@ def measure_experts(problem, options, made, flush):
     return medians, notes
 
 
+def sustained(work, rounds, calls, milliseconds):
+    """Back to back, so long a sample: at full power."""
+    times = {name: [] for name in work}
+    start, end = torch.cuda.Event(enable_timing=True), torch.cuda.Event(enable_timing=True)
+    once = timed(work, 1, calls, None)
+    for _ in range(rounds):
+        for name, one in work.items():
+            count = max(1, round(milliseconds * 1e3 / (once[name] * calls)))
+            start.record()
+            for _ in range(count):
+                one()
+            end.record()
+            end.synchronize()
+            times[name].append(start.elapsed_time(end) * 1e3 / calls / count)
+    return {name: statistics.median(samples) for name, samples in times.items()}
+
+
 def timed(work, rounds, calls, flush):
     times = {name: [] for name in work}
     start, end = torch.cuda.Event(enable_timing=True), torch.cuda.Event(enable_timing=True)
     for turn in range(-2, rounds):
         for name, one in work.items():
-            flush.fill_(turn & 127)
+            if flush is not None:
+                flush.fill_(turn & 127)
             start.record()
             one()
             end.record()
@@ -634,6 +659,7 @@ def main():
     parser.add_argument("--out", default=None)
     parser.add_argument("--plans", default=None, help="a file to which a line is added for each plan, for gemm_fit")
     parser.add_argument("--apart", type=int, default=0, help="the first so many plans also without overlap")
+    parser.add_argument("--sustained", type=float, default=0, help="milliseconds of calls back to back a sample, instead of cold ones")
     parser.add_argument("--limit", type=float, default=1e9, help="seconds after which to stop")
     options = parser.parse_args()
     began = time.time()

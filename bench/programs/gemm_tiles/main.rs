@@ -8,13 +8,13 @@
 //! A set is `tiles` (every tile shape that may suit, from which the constants of
 //! the model were taken), `orders` (clusters, orders, sources and types for larger
 //! ones), `widths` (for each number of tiles across the narrowest ones, alone and in clusters), `near` (what the model
-//! finds fastest, and the fastest of every kind of tile), `kinds` (what it chooses, and the fastest of a few other kinds), `small` (few rows), `chosen` (what the model chooses), `tiny` (8-bit floats: what
+//! finds fastest, and the fastest of every kind of tile), `kinds` (what it chooses, and the fastest of a few other kinds), `many` (up to 72 that it finds at most 1.6 times as slow, three of each kind), `small` (few rows), `chosen` (what the model chooses), `tiny` (8-bit floats: what
 //! it chooses first, then every tile shape), `groups` (grouped multiplications, in every
 //! variant), `random-groups` (drawn at random: what is chosen, then tile shapes), `scaled-groups` (those of 8-bit floats: what is chosen, then tile shapes) or
 //! `experts` (layers of experts, in pairs of tile shapes). Shapes are from models, and odd
 //! ones; others are given as 1544x1544x1544: m, n, k. `random:7:40` stands for 40 drawn with the seed 7. Words besides shapes:
 //! tiles such as `wgmma:128x128x64/6` are the only ones then, `tf32` or `f16` is the type of the operands, and `tensor`, `rows` or `blocks` the only
-//! kind of scales of the set `tiny`.
+//! kind of scales of the set `tiny`, and `alone` what it chooses without the others there.
 
 mod groups;
 #[path = "../launches.rs"]
@@ -29,7 +29,7 @@ use heist_kernels::{Job, KernelError, Target};
 use heist_sched::{Schedule, Submit, TileSource};
 use launches::describe;
 use serde_json::json;
-use std::collections::{BTreeMap, HashSet};
+use std::collections::{BTreeMap, HashMap, HashSet};
 use std::path::Path;
 
 const H200: Target = Target {
@@ -317,6 +317,35 @@ fn near(problem: &Gemm, first: usize, most: usize) -> Vec<Tiling> {
     kept
 }
 
+/// The three that the model finds fastest of each kind, of those that it finds at most so many times slower than the
+/// fastest.
+fn many(problem: &Gemm, slower: f64, most: usize) -> Vec<Tiling> {
+    let all = ranked(problem, H200);
+    let least = all.first().map_or(0.0, |(time, _)| *time);
+    let kind = |tiling: &Tiling| {
+        let Tiling {
+            rows,
+            depth,
+            split,
+            cluster,
+            blocks,
+            swapped,
+            ..
+        } = *tiling;
+        (rows, depth, split > 1, cluster, blocks, swapped)
+    };
+    let (mut seen, mut kept) = (HashMap::new(), Vec::new());
+    for (number, (time, tiling)) in all.iter().enumerate() {
+        let count = seen.entry(kind(tiling)).or_insert(0);
+        *count += 1;
+        if number < 8 || (*count <= 3 && *time <= least * slower) {
+            kept.push(*tiling);
+        }
+    }
+    kept.truncate(most);
+    kept
+}
+
 /// Products of 8-bit floats: squares, projections and MLPs, decode.
 const TINY: &[(u32, u32, u32)] = &[
     (4096, 4096, 4096),
@@ -398,7 +427,7 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
     let arguments: Vec<String> = std::env::args().skip(1).collect();
     let [directory, rest @ ..] = &arguments[..] else {
         return Err(
-            "usage: gemm_tiles DIR [tiles|orders|widths|near|kinds|small|chosen|tiny|groups|random-groups|scaled-groups|experts [SHAPE...]]"
+            "usage: gemm_tiles DIR [tiles|orders|widths|near|kinds|many|small|chosen|tiny|groups|random-groups|scaled-groups|experts [SHAPE...]]"
                 .into(),
         );
     };
@@ -424,7 +453,9 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
     };
     let half = |&(m, n, k): &(u32, u32, u32)| Gemm::new(m, n, k, input, output, Layout::Nt);
     let named = |word: &&str| {
-        word.parse::<Tiling>().is_ok() || ["tf32", "f16"].contains(word) || kinds.contains(word)
+        word.parse::<Tiling>().is_ok()
+            || ["tf32", "f16", "alone"].contains(word)
+            || kinds.contains(word)
     };
     let given: Vec<Vec<_>> = words
         .iter()
@@ -478,7 +509,10 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
                 .collect(),
             "tiny" => {
                 let (name, job) = chosen()?;
-                let mut all = candidates(&problem);
+                let mut all = match words.contains(&"alone") {
+                    true => Vec::new(),
+                    false => candidates(&problem),
+                };
                 let pairs = all.iter().filter(|tiling| {
                     tiling.rows > 64 && !tiling.swapped && tiling.split == 1 && problem.m > 512
                 });
@@ -499,6 +533,7 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
                 "widths" => widths(&problem),
                 "near" => near(&problem, 6, 18),
                 "kinds" => near(&problem, 1, 6),
+                "many" => many(&problem, 1.6, 72),
                 _ => candidates(&problem),
             }
             .into_iter()

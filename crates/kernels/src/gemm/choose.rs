@@ -3,22 +3,21 @@
 //! Every tile shape that may suit is given an estimate of its time, and the lowest
 //! wins. The parts of the estimate:
 //!
-//! * **A step** of a block, one stage deep, takes as long as the slowest of the
+//! * **A step** of a block, one stage deep, takes a little longer than the slowest of the
 //!   tensor cores, shared memory (which the copies write and the products read) and the bandwidth
-//!   of L2. With too few bytes in flight it takes the latency of memory instead.
+//!   of L2, and than a stage's share of the latency of memory. Rows outside of a matrix are copied as zeros, and cost
+//!   what others do. Blocks of a cluster that share the depth read parts of it that lie apart, and take longer.
 //! * **A wave** is as many blocks as fit on the GPU. Each has its steps and the fixed costs of a
-//!   tile: the first stage's latency, the epilogue, the transition to the next tile, a part of which
+//!   tile: the first stage's latency, the epilogue (that of swapped operands is transposed), the transition to the next tile, a part of which
 //!   the next tile's copies hide. A last wave that is nearly empty takes as long as a full one, but
 //!   has L2 to itself.
-//! * **Memory** moves every matrix once at least.
-//! * **Split-K**: the partial sums are written, and read again by a second launch; or the blocks of a cluster
-//!   send them to each other.
+//! * **Memory** moves every matrix once at least, beside the steps, not beside the first latency and the last epilogue.
+//! * **Split-K**: the partial sums are written, and read again by a second launch (across their rows, where operands are swapped);
+//!   or the blocks of a cluster send them to each other.
 //!
-//! The constants were fitted to times that an H200 took: that of memory to 1480 of 50 shapes, the others to those of 64 shapes
-//! drawn at random (m, n and k from 64 to 8192) in up to 18 kinds of tiles each, where what they choose took 1.012 times as long as the best in
-//! the mean; for 30 other shapes 1.027 times (`gemm_tiles DIR near`, in docs/measurements.md). Those of split-K and of
-//! clusters were fitted once more, to half of 144 shapes in up to 18 plans each. They are of Hopper, which is the
-//! only architecture with warpgroups.
+//! The constants were fitted to times that an H200 took: 4211 of 112 shapes (52 of models, 60 mostly drawn at random, with 1 to 8192 rows) in up to
+//! 72 plans each (`gemm_tiles DIR many`), and 2427 of 126 shapes of an earlier run; docs/measurements.md has what they choose,
+//! for shapes that they were not fitted to, too. They are of Hopper, which is the only architecture with warpgroups.
 
 use super::leave::Staging;
 use super::problem::{Gemm, Major};
@@ -46,13 +45,25 @@ pub struct Costs {
     pub l2: f64,
     /// Bytes that come from there for one of them, at most.
     pub l2_alone: f64,
-    /// Cycles from asking for a stage to having it, where every multiprocessor asks; where half of them do, half.
+    /// Cycles from asking for a stage to having it, where every multiprocessor asks.
     pub latency: f64,
+    /// The part of them where only one does.
+    pub alone: f64,
+    /// Cycles of a step besides.
+    pub beat: f64,
+    /// Lines that a row astride of lines costs more, for each that it touches more.
+    pub astride: f64,
+    /// Rows that one outside of a matrix costs.
+    pub outside: f64,
+    /// How much longer steps take where blocks of a cluster share the depth.
+    pub apart: f64,
     /// Cycles that a tile costs besides its steps.
     pub tile: f64,
     /// The same for each row, of 128 columns.
     pub tile_rows: f64,
-    /// Cycles of these that go by while a block's next tile begins.
+    /// How much longer that takes where operands are swapped.
+    pub turned: f64,
+    /// Cycles of a tile's that go by while a block's next tile begins.
     pub next: f64,
     /// Cycles in which threads store the columns of 128 rows behind the last whole panel.
     pub rest: f64,
@@ -60,6 +71,8 @@ pub struct Costs {
     pub memory: f64,
     /// Megabytes of partial sums (split-K) that are written and read in a microsecond.
     pub sums: f64,
+    /// How much longer that takes where operands are swapped.
+    pub sums_turned: f64,
     /// Microseconds of a second launch.
     pub second: f64,
     /// Microseconds that a cluster of blocks that share the depth takes longer to begin and to meet.
@@ -77,25 +90,38 @@ pub struct Costs {
 /// Those of an H200.
 pub const H200: Costs = Costs {
     clock: 1755.0,
-    product: 0.521,
-    least_product: 33.1,
-    shared: 138.2,
-    l2: 8011.0,
-    l2_alone: 98.7,
-    latency: 2328.0,
-    tile: 1433.0,
-    tile_rows: 16.1,
-    next: 1107.0,
-    rest: 550.0,
-    memory: 3.68,
-    sums: 3.01,
-    second: 2.37,
-    meeting: 0.34,
-    met: 4.05,
-    cluster: 1.4,
-    many: 1.0,
-    launch: 1.58,
+    product: 0.602,
+    least_product: 9.62,
+    shared: 212.2,
+    l2: 15065.0,
+    l2_alone: 298.8,
+    latency: 2210.0,
+    alone: 0.65,
+    beat: 4.53,
+    astride: 2.78,
+    outside: 1.26,
+    apart: 0.249,
+    tile: 3127.0,
+    tile_rows: 9.97,
+    turned: 0.806,
+    next: 1574.0,
+    rest: 1032.0,
+    memory: 5.35,
+    sums: 2.71,
+    sums_turned: 2.78,
+    second: 2.34,
+    meeting: 0.86,
+    met: 1.01,
+    cluster: 0.97,
+    many: 0.595,
+    launch: 0.02,
 };
+
+/// How sharply the slowest part decides, among those of a step, beside the latency, and beside memory: the
+/// exponents of [`beside`].
+const PARTS: f64 = 3.9;
+const LATENCY: f64 = 2.65;
+const MEMORY: f64 = 2.45;
 
 /// Overlapping parts take a little longer than the slowest of them.
 fn beside<const N: usize>(parts: [f64; N], sharp: f64) -> f64 {
@@ -153,7 +179,8 @@ pub fn time_at(problem: &Gemm, tiling: &Tiling, target: Target, costs: &Costs) -
     let load = Load {
         units: tiles * f64::from(tiling.split),
         steps: steps.div_ceil(tiling.split.into()) as f64,
-        fetched: tiling.rows.min(high) / beside + tiling.cols.min(wide) / below,
+        fetched: copied(tiling.rows, high, costs) / f64::from(beside)
+            + copied(tiling.cols, wide, costs) / f64::from(below),
         bytes: problem.work().bytes,
         astride: astride(problem),
         longer: 0.0,
@@ -175,9 +202,20 @@ pub fn time_at(problem: &Gemm, tiling: &Tiling, target: Target, costs: &Costs) -
     } else if tiling.split > 1 {
         let sums = [problem.m, problem.n, problem.batch].map(f64::from);
         let sums = sums.iter().product::<f64>() * 4.0;
-        time += f64::from(tiling.split) * sums / 1e6 / costs.sums + costs.second;
+        let turned = if tiling.swapped {
+            costs.sums_turned
+        } else {
+            0.0
+        };
+        time += f64::from(tiling.split) * sums / 1e6 / costs.sums * (1.0 + turned) + costs.second;
     }
     time
+}
+
+/// What it costs to copy the rows of a tile, in rows, where the matrix has so many.
+fn copied(rows: u32, there: u32, costs: &Costs) -> f64 {
+    let inside = rows.min(there);
+    f64::from(inside) + costs.outside * f64::from(rows - inside)
 }
 
 /// What blocks have to do.
@@ -186,8 +224,8 @@ pub(crate) struct Load {
     pub(crate) units: f64,
     /// Steps of each.
     pub(crate) steps: f64,
-    /// Rows and columns of a tile that lie inside: what lies outside is not fetched.
-    pub(crate) fetched: u32,
+    /// Rows and columns of a tile that a block copies.
+    pub(crate) fetched: f64,
     /// Bytes that must cross the memory bus once.
     pub(crate) bytes: f64,
     /// The part of rows that do not start with a line.
@@ -209,26 +247,35 @@ impl Load {
         let products = rows / 64.0 * depth / 16.0;
         let stage = (rows + cols) * depth * 2.0;
         // A row that does not start with a line is a line more.
-        let astride = 1.0 + self.astride;
+        let astride = 1.0 + self.astride * costs.astride;
+        let apart = match tiling.cluster {
+            Cluster::Depth => 1.0 + costs.apart,
+            _ => 1.0,
+        };
         let step = |active: f64| {
             let l2 = (costs.l2 / active).min(costs.l2_alone);
             let parts = [
                 products * (cols * costs.product).max(costs.least_product),
                 (products * (64.0 + cols) * 32.0 + stage) / costs.shared,
-                f64::from(self.fetched) * depth * 2.0 * astride / l2,
+                self.fetched * depth * 2.0 * astride / l2,
             ];
-            beside(parts, 12.2)
+            beside(parts, PARTS) * apart + costs.beat
         };
         // Blocks on one multiprocessor share all of that, but not the latency.
-        // The latency grows with bytes that several blocks load; a cluster loads fewer.
-        let asked = astride * f64::from(self.fetched) / (rows + cols);
         let (sms, blocks) = (f64::from(target.sms), f64::from(tiling.blocks));
-        let waiting =
-            |active: f64| costs.latency * active / sms * asked.max(1.0) / f64::from(tiling.stages);
-        let wave = |blocks: f64, active: f64| {
-            let steps = self.steps * (step(active) * blocks + self.longer).max(waiting(active));
-            steps + costs.tile + costs.tile_rows * rows * cols / 128.0 + self.tail
+        let waiting = |active: f64| {
+            let part = costs.alone + (1.0 - costs.alone) * active / sms;
+            costs.latency * part / f64::from(tiling.stages)
         };
+        let wave = |blocks: f64, active: f64| {
+            let step = step(active) * blocks + self.longer;
+            self.steps * beside([step, waiting(active)], LATENCY)
+        };
+        let turned = match tiling.swapped && tiling.split == 1 {
+            true => 1.0 + costs.turned,
+            false => 1.0,
+        };
+        let tile = costs.tile + costs.tile_rows * turned * rows * cols / 128.0 + self.tail;
         // Blocks of a cluster know their next tile too late to begin it ahead.
         let next = match tiling.cluster {
             Cluster::Below | Cluster::Beside => 0.0,
@@ -236,28 +283,54 @@ impl Load {
         };
         let whole = (self.units / (sms * blocks)).floor();
         let rest = self.units - whole * sms * blocks;
-        let mut cycles = whole * (wave(blocks, sms) - next) + next;
+        let mut cycles = whole * wave(blocks, sms);
+        let mut waves = whole;
         if rest > 0.0 {
-            cycles += wave((rest / sms).ceil(), rest.min(sms)) - next;
+            cycles += wave((rest / sms).ceil(), rest.min(sms));
+            waves += 1.0;
         }
-        beside(
-            [cycles / costs.clock, self.bytes / 1e6 / costs.memory],
-            2.45,
-        ) + costs.launch
+        cycles += (waves - 1.0) * (tile - next);
+        let moved = self.bytes / 1e6 / costs.memory;
+        beside([cycles / costs.clock, moved], MEMORY) + tile / costs.clock + costs.launch
     }
 }
 
+/// Rows, depths and blocks on a multiprocessor of tiles with swapped operands.
+const SWAPPED: [(u32, u32, u32); 7] = [
+    (64, 64, 1),
+    (64, 128, 1),
+    (64, 128, 2),
+    (128, 64, 1),
+    (128, 128, 1),
+    (192, 64, 1),
+    (256, 64, 1),
+];
+
+/// Rows of the result for which operands are swapped: 64 of these, or 128, may fill a tile badly.
+const SWAPPED_ROWS: u32 = 1024;
+
+/// Columns of tiles with swapped operands: so many rows of a result in as few tiles as fit, or more, down to 64.
+/// With more than 240 columns the transposed epilogue spills.
+fn swapped_widths(m: u32) -> impl Iterator<Item = u32> {
+    let parts = if m <= SWAPPED_ROWS { 1..=16 } else { 1..=0 };
+    let width = move |parts| m.div_ceil(parts).next_multiple_of(8);
+    let mut widths: Vec<u32> = parts.map(width).collect();
+    widths.retain(|cols| *cols <= 240 && *cols >= 64.min(m));
+    widths.dedup();
+    widths.into_iter()
+}
+
 /// Tile shapes without swapped operands: rows, columns, blocks on a multiprocessor. Every width
-/// makes another number of tiles, and one of them nearly fills the last wave. For 64 rows other
-/// widths were mixed: 1280 x 640 x 5120 has 1.05 of cuBLAS's speed in 128 columns and 0.83 in 112, which
-/// is not explained.
-fn tile_shapes() -> impl Iterator<Item = (u32, u32, u32)> {
+/// makes another number of tiles, and one of them nearly fills the last wave. For 64 rows, below each other, other
+/// widths than multiples of 32 were mixed: 1280 x 640 x 5120 has 1.03 of cuBLAS's speed in 128 columns and 0.86 in 112,
+/// which is not explained.
+fn tile_shapes(m: u32) -> impl Iterator<Item = (u32, u32, u32)> {
     let twice = [(64, 64, 2), (64, 128, 2)];
     let wide = |rows, most, step| {
         let cols = (64..=most).step_by(step);
         cols.map(move |cols| (rows, cols, 1))
     };
-    let once = wide(64, 256, 32)
+    let once = wide(64, 256, if m <= 64 { 8 } else { 32 })
         .chain(wide(128, 256, 8))
         .chain(wide(192, 192, 8))
         .chain(wide(256, 192, 8));
@@ -329,14 +402,13 @@ fn deep(tiling: Tiling, majors: [Major; 2], target: Target) -> Option<Tiling> {
 
 fn candidates(problem: &Gemm, target: Target) -> Vec<Tiling> {
     let mut shapes = Vec::new();
-    if problem.m <= 128 {
-        let cols = problem.m.next_multiple_of(8);
-        for (rows, depth, blocks) in [(64, 64, 1), (64, 128, 1), (64, 128, 2), (128, 64, 1)] {
+    for cols in swapped_widths(problem.m) {
+        for (rows, depth, blocks) in SWAPPED {
             let tiling = Tiling::new(rows, cols, depth, 2).swapped().blocks(blocks);
             shapes.extend(deepest(tiling, majors(problem, true), target));
         }
     }
-    for (rows, cols, blocks) in tile_shapes() {
+    for (rows, cols, blocks) in tile_shapes(problem.m) {
         let tiling = Tiling::new(rows, cols, 64, 2).blocks(blocks);
         let alone = deepest(tiling, majors(problem, false), target);
         shapes.extend(alone);

@@ -30,7 +30,7 @@ pub(super) fn time(problem: &Grouped, tiling: &Tiling, fused: Fused, target: Tar
     let load = Load {
         units: tiles as f64,
         steps: f64::from(k.div_ceil(tiling.depth * 2 / bytes)),
-        fetched: tiling.rows + tiling.cols,
+        fetched: f64::from(tiling.rows + tiling.cols),
         bytes: work(problem).bytes + others,
         astride: off_lines(k * bytes),
         longer: match fused.gathered {
