@@ -183,7 +183,6 @@ pub fn time_at(problem: &Gemm, tiling: &Tiling, target: Target, costs: &Costs) -
             + copied(tiling.cols, wide, costs) / f64::from(below),
         bytes: problem.work().bytes,
         astride: astride(problem),
-        longer: 0.0,
         // Threads store what is left of a row behind the last panel of 16.
         tail: match tiling.split == 1 && !tiling.swapped && !tiling.cols.is_multiple_of(16) {
             true => costs.rest * f64::from(tiling.rows) / 128.0,
@@ -219,29 +218,23 @@ fn copied(rows: u32, there: u32, costs: &Costs) -> f64 {
 }
 
 /// What blocks have to do.
-pub(crate) struct Load {
+struct Load {
     /// Tiles, or shares of tiles.
-    pub(crate) units: f64,
+    units: f64,
     /// Steps of each.
-    pub(crate) steps: f64,
+    steps: f64,
     /// Rows and columns of a tile that a block copies.
-    pub(crate) fetched: f64,
+    fetched: f64,
     /// Bytes that must cross the memory bus once.
-    pub(crate) bytes: f64,
+    bytes: f64,
     /// The part of rows that do not start with a line.
-    pub(crate) astride: f64,
-    /// Cycles that a step takes longer, where something else is done in it.
-    pub(crate) longer: f64,
+    astride: f64,
     /// Cycles that a tile takes longer.
-    pub(crate) tail: f64,
+    tail: f64,
 }
 
 impl Load {
     /// Microseconds that it takes in these tiles, about.
-    pub(crate) fn time(&self, tiling: &Tiling, target: Target) -> f64 {
-        self.time_at(tiling, target, &H200)
-    }
-
     fn time_at(&self, tiling: &Tiling, target: Target, costs: &Costs) -> f64 {
         let [rows, cols, depth] = [tiling.rows, tiling.cols, tiling.depth].map(f64::from);
         let products = rows / 64.0 * depth / 16.0;
@@ -268,7 +261,7 @@ impl Load {
             costs.latency * part / f64::from(tiling.stages)
         };
         let wave = |blocks: f64, active: f64| {
-            let step = step(active) * blocks + self.longer;
+            let step = step(active) * blocks;
             self.steps * beside([step, waiting(active)], LATENCY)
         };
         let turned = match tiling.swapped && tiling.split == 1 {
@@ -405,7 +398,9 @@ fn candidates(problem: &Gemm, target: Target) -> Vec<Tiling> {
     for cols in swapped_widths(problem.m) {
         for (rows, depth, blocks) in SWAPPED {
             let tiling = Tiling::new(rows, cols, depth, 2).swapped().blocks(blocks);
-            shapes.extend(deepest(tiling, majors(problem, true), target));
+            let deep = deepest(tiling, majors(problem, true), target);
+            // Three stages of 128 took up to 1.24 times as long as six of 64.
+            shapes.extend(deep.filter(|deep| depth == 64 || deep.stages >= ENOUGH));
         }
     }
     for (rows, cols, blocks) in tile_shapes(problem.m) {

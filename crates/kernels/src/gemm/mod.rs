@@ -42,8 +42,8 @@ pub(crate) mod warpgroup;
 mod wgmma;
 
 pub(crate) use buffers::over_operands;
+pub(crate) use choose::off_lines;
 pub use choose::{Costs, H200, ranked, time_at};
-pub(crate) use choose::{Load, off_lines};
 pub use config::Config;
 pub use entry::prepared;
 pub(crate) use entry::{GemmEntry, lost};

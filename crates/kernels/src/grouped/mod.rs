@@ -30,6 +30,7 @@ mod table;
 mod tcgen05;
 mod tiles;
 mod variant;
+mod waves;
 mod wgmma;
 
 pub use check::{BadTile, Wrong};

@@ -3,10 +3,11 @@
 use super::problem::{Alike, Grouped, work};
 use super::schedule::schedule as usual;
 use super::stacked::refusal;
+use super::waves::Load;
 use super::wgmma::{Fused, Names, step};
 use crate::error::KernelError;
 use crate::family::{Target, Variant};
-use crate::gemm::{Input, Load, Major, Tiling, fits_levels, off_lines};
+use crate::gemm::{Input, Major, Tiling, fits_levels, off_lines};
 use crate::plan::LaunchPlan;
 use crate::space::too_much_shared;
 use heist_builder::Feature;
@@ -28,16 +29,14 @@ pub(super) fn time(problem: &Grouped, tiling: &Tiling, fused: Fused, target: Tar
         true => used * f64::from(n) * f64::from(k) * f64::from(bytes),
     };
     let load = Load {
-        units: tiles as f64,
+        tiles: tiles as f64,
         steps: f64::from(k.div_ceil(tiling.depth * 2 / bytes)),
-        fetched: f64::from(tiling.rows + tiling.cols),
         bytes: work(problem).bytes + others,
         astride: off_lines(k * bytes),
         longer: match fused.gathered {
             None => added(problem, tiling) + alone(tiling),
             Some(_) => GATHERED * f64::from(tiling.rows) / 128.0,
         },
-        tail: 0.0,
     };
     load.time(tiling, target)
 }
