@@ -305,7 +305,7 @@ const SWAPPED_ROWS: u32 = 1024;
 /// Columns of tiles with swapped operands: so many rows of a result in as few tiles as fit, or more, down to 64.
 /// With more than 240 columns the transposed epilogue spills.
 fn swapped_widths(m: u32) -> impl Iterator<Item = u32> {
-    let parts = if m <= SWAPPED_ROWS { 1..=16 } else { 1..=0 };
+    let parts = 1..if m <= SWAPPED_ROWS { 17 } else { 1 };
     let width = move |parts| m.div_ceil(parts).next_multiple_of(8);
     let mut widths: Vec<u32> = parts.map(width).collect();
     widths.retain(|cols| *cols <= 240 && *cols >= 64.min(m));
