@@ -115,7 +115,7 @@ def test_pointers_of_a_low_heap_are_followed_and_indices_are_not():
         table = torch.tensor(words)
         allocations = Allocations({})
         _, memory = allocations.address("table", table)
-        allocations.follow("table", table, memory)
+        allocations.follow("table", memory)
         assert (memory.table is not None) == are_pointers, words
         assert len(allocations.list) == 1 + sum(word > 0 for word in words) * are_pointers
         allocations.finish([None] * len(allocations.list))

@@ -51,6 +51,8 @@ pub(crate) enum Pause {
 const LOOK: u64 = 1 << 14;
 /// What a slice costs besides its instructions, in instructions.
 const SLICE: u64 = LOOK / 16;
+/// Events between two looks at the clock.
+const EVENTS: u32 = 64;
 
 impl Cluster {
     /// Launches cluster `number` on an SM.
@@ -148,6 +150,9 @@ impl Cluster {
                 since = 0;
             }
             let Some(at) = self.next(&executable.code, machine) else {
+                if machine.is_over() {
+                    return Pause::Stopped;
+                }
                 if self.blocks.iter().all(Block::has_exited) {
                     return Pause::Done;
                 }
@@ -213,6 +218,7 @@ impl Cluster {
 
     /// The next warp that can run, after everything that happens before it.
     fn next(&mut self, code: &Code, machine: &mut Machine) -> Option<usize> {
+        let mut events = 0u32;
         loop {
             let next = self.team.next_ready();
             if next == u64::MAX {
@@ -230,6 +236,11 @@ impl Cluster {
                         time: event.time,
                     });
                     self.settle();
+                    // One is dear where tens of thousands of copies are under way.
+                    events += 1;
+                    if events.is_multiple_of(EVENTS) && machine.is_over() {
+                        return None;
+                    }
                 }
                 continue;
             }

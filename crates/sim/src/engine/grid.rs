@@ -8,7 +8,7 @@ use super::site::{Ended, LAUNCH, Piece, Sites, Work};
 use super::spares::Spares;
 use super::{deadlock, parallel};
 use crate::code::Code;
-use crate::state::machine::Machine;
+use crate::state::machine::{Machine, Spinners};
 use heist_launch::{BlockSpan, Time};
 use heist_ptx::{Diagnostic, Span, rule};
 
@@ -163,10 +163,13 @@ impl Grid<'_> {
     /// itself, a copy under way, has come while they spun.
     fn nobody_changes(&self) -> bool {
         let changes = self.machine.changes;
-        let in_vain = |slot: &ClusterSlot| match slot {
+        let mut reads = 0;
+        let mut in_vain = |slot: &ClusterSlot| match slot {
             ClusterSlot::Free => true,
             ClusterSlot::Starting { .. } => false,
             ClusterSlot::Taken(cluster) => {
+                let warps = cluster.warps.iter().flatten();
+                reads += warps.map(|warp| warp.reads_in_vain(changes)).sum::<u64>();
                 cluster.ended
                     || cluster
                         .warps
@@ -175,7 +178,9 @@ impl Grid<'_> {
                         .all(|warp| warp.is_in_vain(changes))
             }
         };
-        !self.machine.spinners.timed && self.running.iter().all(in_vain)
+        !self.machine.spinners.timed
+            && self.running.iter().all(&mut in_vain)
+            && reads >= Spinners::ENOUGH
     }
 
     /// A cluster has left its SM.

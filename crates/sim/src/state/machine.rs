@@ -74,6 +74,9 @@ pub(crate) struct Spinners {
 impl Spinners {
     /// Strong reads of a warp without any write in between, after which it spins.
     pub(crate) const OFTEN: u32 = 2_000;
+    /// As many of all warps together, after which a loop that ends by its own count is not to be
+    /// expected any more.
+    pub(crate) const ENOUGH: u64 = 500_000;
 }
 
 impl Machine {

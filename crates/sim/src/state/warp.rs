@@ -161,7 +161,7 @@ impl Warp {
     /// Whether it has left, spins with one of its fragments while the others wait, or waits with all
     /// of them for other threads, where the device's memory has changed so many times.
     pub(crate) fn is_in_vain(&self, changes: u64) -> bool {
-        let spins = self.spinning.0 == changes && self.spinning.1 >= Spinners::OFTEN;
+        let spins = self.reads_in_vain(changes) >= u64::from(Spinners::OFTEN);
         let free = self
             .fragments
             .iter()
@@ -170,6 +170,14 @@ impl Warp {
                 State::Joining(_) | State::Waiting(_) => false,
             });
         self.live == 0 || free.count() <= usize::from(spins)
+    }
+
+    /// Its strong reads since the device's memory changed last, where it has changed so many times.
+    pub(crate) fn reads_in_vain(&self, changes: u64) -> u64 {
+        match self.spinning {
+            (seen, reads) if seen == changes => u64::from(reads),
+            _ => 0,
+        }
     }
 
     /// A warp at the start of the kernel, in the buffers of one that has ended.
