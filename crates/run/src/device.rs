@@ -251,16 +251,18 @@ fn simulate(
             .findings
             .iter()
             .any(|found| found.code == rule::TIME_BUDGET);
+        // A run may be over before it looks at the clock.
+        let spent = started.elapsed() >= settings.limit;
         // If all are clean, the first schedule is reported, which has the requested seed. A later
         // one that runs out of time does not count.
         match first.take() {
             Some(clean) if late => return Ok(clean),
-            None if execution.has_errors() || count <= 1 => return Ok(execution),
+            None if execution.has_errors() || count <= 1 || spent => return Ok(execution),
             None => first = Some(execution),
             Some(_) if execution.has_errors() => return Ok(execution),
             Some(mut clean) => {
                 clean.schedules = schedules;
-                if schedules >= count {
+                if schedules >= count || spent {
                     return Ok(clean);
                 }
                 first = Some(clean);
@@ -314,5 +316,26 @@ fn on_gpu(
             ..once
         }),
         Err(error) => Err(NotRun::Gpu(error)),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn no_schedule_begins_after_the_limit_however_short_a_run_is() {
+        let text =
+            ".version 8.0\n.target sm_80\n.address_size 64\n.visible .entry none() { ret; }\n";
+        let program = Program::new(heist_ptx::Source::new("none.ptx", text)).unwrap();
+        let settings = Settings {
+            schedules: crate::Schedules::Exactly(u64::MAX),
+            limit: std::time::Duration::ZERO,
+            ..Settings::default()
+        };
+        let device = heist_sim::Device::named("sim:h200").unwrap();
+        let (launch, none) = (Launch::new(1, 1), Arguments::new([]));
+        let ran = simulate(&device, &program, "none", &launch, &none, &settings).unwrap();
+        assert_eq!(ran.schedules, 1);
     }
 }
