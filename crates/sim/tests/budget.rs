@@ -1,6 +1,6 @@
 //! A launch that asks for too much is refused before it takes it.
 
-use heist_launch::{Arguments, Dim3, Launch};
+use heist_launch::{Arg, Arguments, Dim3, Launch};
 use heist_ptx::{Code, rule};
 use heist_sim::{Budget, Device, Options, Program};
 
@@ -169,4 +169,49 @@ fn copies_without_end_are_stopped() {
     let launch = Launch::new(1, 32);
     let found = codes(&module(variables, body), &launch, budget);
     assert!(found.contains(&rule::TIME_BUDGET), "{found:?}");
+}
+
+#[test]
+fn what_is_under_way_does_not_outlast_the_time() {
+    // Few instructions and many copies: the clock is looked at between their ends, too.
+    const COPIES: usize = 192;
+    let mut copies = String::new();
+    for turn in 0..COPIES / 32 {
+        let at = turn * 512;
+        copies += &format!(
+            "cp.async.bulk.shared::cluster.global.mbarrier::complete_tx::bytes [s+{at}], [d+{at}], 16, [b];\n"
+        );
+    }
+    let bytes = COPIES * 16;
+    let text = format!(
+        ".version 8.0\n.target sm_90\n.address_size 64\n.visible .entry k(.param .u64 in, .param .u64 out) {{\n\
+         .reg .u32 t, s, b, v; .reg .u64 d, o; .reg .pred p; .shared .align 16 .b8 boxes[{bytes}]; .shared .b64 bar;\n\
+         ld.param.u64 d, [in]; ld.param.u64 o, [out]; mov.u32 t, %tid.x; mov.u32 s, boxes; mov.u32 b, bar;\n\
+         mad.wide.u32 d, t, 16, d; mad.lo.u32 s, t, 16, s; mad.wide.u32 o, t, 4, o; setp.eq.u32 p, t, 0;\n\
+         @p mbarrier.init.shared.b64 [b], 1; @p fence.mbarrier_init.release.cluster;\n\
+         @p mbarrier.arrive.expect_tx.shared.b64 _, [b], {bytes}; bar.sync 0;\n{copies}\
+         WAIT: mbarrier.try_wait.parity.shared.b64 p, [b], 0; @!p bra WAIT;\n\
+         ld.shared.u32 v, [s]; st.global.u32 [o], v; ret; }}\n"
+    );
+    let source = heist_ptx::Source::new("copies.ptx", text);
+    let program = Program::new(heist_ptx::parse(&source).unwrap()).unwrap();
+    let device = Device::named("sim:h200").unwrap();
+    let copied = |wall_ms| {
+        let options = Options {
+            budget: Budget {
+                wall_ms,
+                ..Budget::default()
+            },
+            ..Options::default()
+        };
+        let arguments = Arguments::new([Arg::input(&[1u32; 4 * COPIES]), Arg::in_out(&[0u32; 32])]);
+        let report = program
+            .run(&device, "k", &Launch::new(1, 32), &arguments, &options)
+            .unwrap();
+        let found: Vec<Code> = report.diagnostics.iter().map(|one| one.code).collect();
+        let out = report.outcome.output(1).unwrap().to_vec::<u32>().unwrap();
+        (found, out.iter().sum::<u32>())
+    };
+    assert_eq!(copied(Budget::default().wall_ms), (vec![], 32));
+    assert_eq!(copied(0), (vec![rule::TIME_BUDGET], 0));
 }

@@ -3,27 +3,29 @@
 use heist_launch::{Arg, Arguments, Launch};
 use heist_sim::{Device, Options, Program, Report};
 
-/// A thread that reads a word `times` times, strongly, and then writes it.
-fn reads(times: u32) -> Report {
+/// A thread of each block reads a word of its own `times` times, strongly, and then writes it; `first`
+/// is what it does before.
+fn reads(blocks: u32, times: u32, first: &str) -> Report {
     let text = format!(
         ".version 8.0\n.target sm_80\n.address_size 64\n\
-         .visible .entry reads(.param .u64 word) {{\n\
-         .reg .pred %p; .reg .b32 %r<3>; .reg .b64 %rd;\n\
-         ld.param.u64 %rd, [word]; mov.u32 %r1, 0;\n\
-         AGAIN: ld.relaxed.gpu.global.u32 %r2, [%rd];\n\
+         .visible .entry reads(.param .u64 words) {{\n\
+         .reg .pred %p; .reg .b32 %r<4>; .reg .b64 %rd<3>;\n\
+         {first} ld.param.u64 %rd1, [words]; mov.u32 %r1, 0;\n\
+         mov.u32 %r3, %ctaid.x; mad.wide.u32 %rd1, %r3, 4, %rd1;\n\
+         AGAIN: ld.relaxed.gpu.global.u32 %r2, [%rd1];\n\
          add.u32 %r1, %r1, 1; setp.lt.u32 %p, %r1, {times}; @%p bra AGAIN;\n\
-         st.global.u32 [%rd], %r1; ret; }}\n"
+         st.global.u32 [%rd1], %r1; ret; }}\n"
     );
     let source = heist_ptx::Source::new("reads.ptx", text);
     let module = heist_ptx::parse(&source).unwrap();
-    let arguments = Arguments::new([Arg::in_out(&[0u32])]);
+    let arguments = Arguments::new([Arg::in_out(&vec![0u32; blocks as usize])]);
     let device = Device::named("sim:h200").unwrap();
     Program::new(module)
         .unwrap()
         .run(
             &device,
             "reads",
-            &Launch::new(1, 1),
+            &Launch::new(blocks, 1),
             &arguments,
             &Options::default(),
         )
@@ -32,7 +34,7 @@ fn reads(times: u32) -> Report {
 
 #[test]
 fn a_read_counts_once() {
-    let report = reads(150_000);
+    let report = reads(1, 150_000, "");
     assert!(report.diagnostics.is_empty(), "{:?}", report.diagnostics);
     let left = report.outcome.output(0).unwrap().to_vec::<u32>().unwrap();
     assert_eq!(left, [150_000]);
@@ -40,7 +42,17 @@ fn a_read_counts_once() {
 
 #[test]
 fn more_than_enough_reads_in_vain_are_told() {
-    let report = reads(250_000);
+    let report = reads(1, 250_000, "");
     assert_eq!(report.diagnostics.len(), 1, "{:?}", report.diagnostics);
     assert_eq!(report.diagnostics[0].code, heist_ptx::rule::LIVELOCK);
+}
+
+#[test]
+fn many_warps_that_all_spin_are_told_sooner_unless_one_has_read_a_clock() {
+    // Together more than half a million reads, of each warp far fewer than alone are in vain.
+    let spinning = reads(132, 5_000, "");
+    assert_eq!(spinning.diagnostics.len(), 1, "{:?}", spinning.diagnostics);
+    assert_eq!(spinning.diagnostics[0].code, heist_ptx::rule::LIVELOCK);
+    let timed = reads(132, 5_000, "mov.u64 %rd2, %clock64;");
+    assert!(timed.diagnostics.is_empty(), "{:?}", timed.diagnostics);
 }

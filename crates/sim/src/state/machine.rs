@@ -142,7 +142,7 @@ impl Machine {
 
     /// Whether the host has spent as long as it may, from planning on.
     pub(crate) fn is_late(&self) -> bool {
-        self.started.elapsed().as_millis() as u64 > self.options.budget.wall_ms
+        self.started.elapsed().as_millis() as u64 >= self.options.budget.wall_ms
     }
 
     /// Whether the run has used up its budget; the clock is read only where `look` says so.
