@@ -2,6 +2,7 @@
 //! with `--json`. And what was done when Ctrl-C ends it.
 
 use crate::answer::Output;
+use heist_run::{Meter, Reading};
 use indicatif::{ProgressBar, ProgressDrawTarget, ProgressState, ProgressStyle};
 use std::fmt::Write;
 use std::io::IsTerminal;
@@ -10,8 +11,17 @@ use std::sync::mpsc::{RecvTimeoutError, Sender, channel};
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
-/// How far the work in progress is, as the message after Ctrl-C says it.
-static UNDER_WAY: Mutex<Option<String>> = Mutex::new(None);
+/// The work in progress, for the message after Ctrl-C.
+static UNDER_WAY: Mutex<Option<UnderWay>> = Mutex::new(None);
+
+/// Work in progress.
+#[derive(Clone)]
+enum UnderWay {
+    /// Steps that were done: a sentence.
+    Steps(String),
+    /// One piece of work, after "while", and how far it is.
+    Piece(String, Meter),
+}
 
 /// Where there is no terminal, a line comes at most this often.
 const BETWEEN_LINES: Duration = Duration::from_secs(5);
@@ -22,7 +32,7 @@ const SOON: Duration = Duration::from_secs(1);
 /// What the message after Ctrl-C will say: that something was done, or nothing.
 pub(crate) fn note(phrase: Option<String>) {
     if let Ok(mut under_way) = UNDER_WAY.lock() {
-        *under_way = phrase;
+        *under_way = phrase.map(UnderWay::Steps);
     }
 }
 
@@ -197,7 +207,8 @@ impl Lines {
     }
 }
 
-/// One piece of work whose end is not known, only how long it may take.
+/// One piece of work: how many blocks have ended where a simulation tells it, and how long it may
+/// take.
 pub(crate) struct Waiting {
     /// Dropped when the work is done.
     done: Option<Sender<()>>,
@@ -206,8 +217,10 @@ pub(crate) struct Waiting {
 
 impl Waiting {
     /// Begins. `what` continues "interrupted while": `simulating power-law`.
-    pub(crate) fn new(out: Output, what: String, limit: Duration) -> Waiting {
-        note(Some(format!("while {what}")));
+    pub(crate) fn new(out: Output, what: String, limit: Duration, meter: Meter) -> Waiting {
+        if let Ok(mut under_way) = UNDER_WAY.lock() {
+            *under_way = Some(UnderWay::Piece(what.clone(), meter.clone()));
+        }
         let (done, over) = channel::<()>();
         let shown = Shown::new(out);
         let tell = move || {
@@ -218,7 +231,7 @@ impl Waiting {
                     let mut spent = Duration::ZERO;
                     while goes_on(BETWEEN_LINES) {
                         spent += BETWEEN_LINES;
-                        eprintln!("{}", so_far(&what, spent, limit));
+                        eprintln!("{}", so_far(&what, spent, limit, meter.read()));
                     }
                 }
                 Shown::Bar => {
@@ -228,7 +241,7 @@ impl Waiting {
                     }
                     let bar = ProgressBar::new_spinner();
                     loop {
-                        bar.set_message(so_far(&what, spent, limit));
+                        bar.set_message(so_far(&what, spent, limit, meter.read()));
                         bar.tick();
                         if !goes_on(SOON) {
                             return bar.finish_and_clear();
@@ -245,10 +258,18 @@ impl Waiting {
     }
 }
 
-/// A line about work that goes on. When it ends can't be known, only when a run would be ended.
-fn so_far(what: &str, spent: Duration, limit: Duration) -> String {
+/// A line about work that goes on. Before the first block has ended nobody knows when it will
+/// end, only when a run would be ended.
+fn so_far(what: &str, spent: Duration, limit: Duration, reading: Option<Reading>) -> String {
     let (spent, limit) = (spent.as_secs(), limit.as_secs_f64());
-    format!("{what}: {spent} s so far; a run may take {limit} s")
+    let blocks = reading.map_or(String::new(), |Reading { ended, blocks, .. }| {
+        format!("{ended} of {blocks} blocks, ")
+    });
+    let end = match reading.and_then(|reading| reading.left()) {
+        Some(left) => format!("about {} s left", left.as_secs()),
+        None => format!("a run may take {limit} s"),
+    };
+    format!("{what}: {blocks}{spent} s so far; {end}")
 }
 
 impl Drop for Waiting {
@@ -267,16 +288,21 @@ impl Drop for Waiting {
 pub fn end_cleanly_when_interrupted() {
     // Without a handler the signal ends the program all the same, with less to read.
     let _ = ctrlc::set_handler(|| {
-        let done = UNDER_WAY.lock().ok().and_then(|mut what| what.take());
-        eprintln!("heist: {}", interrupted(done));
+        let under_way = UNDER_WAY.lock().ok().and_then(|mut work| work.take());
+        eprintln!("heist: {}", interrupted(under_way));
         std::process::exit(130);
     });
 }
 
-fn interrupted(under_way: Option<String>) -> String {
+fn interrupted(under_way: Option<UnderWay>) -> String {
     match under_way {
-        Some(phrase) if phrase.starts_with("while") => format!("interrupted {phrase}"),
-        Some(phrase) => format!("interrupted: {phrase}"),
+        Some(UnderWay::Piece(what, meter)) => match meter.read() {
+            Some(Reading { ended, blocks, .. }) => {
+                format!("interrupted while {what}, after {ended} of {blocks} blocks")
+            }
+            None => format!("interrupted while {what}"),
+        },
+        Some(UnderWay::Steps(phrase)) => format!("interrupted: {phrase}"),
         None => "interrupted".to_owned(),
     }
 }
@@ -288,7 +314,7 @@ mod tests {
     /// What is under way is one for the whole program: the tests of it take turns.
     static ONE: Mutex<()> = Mutex::new(());
 
-    fn under_way() -> Option<String> {
+    fn under_way() -> Option<UnderWay> {
         UNDER_WAY.lock().unwrap().clone()
     }
 
@@ -299,13 +325,12 @@ mod tests {
         progress.step("one");
         progress.step("two");
         assert_eq!(progress.count().to_string(), "2 of 3 runs");
-        assert_eq!(under_way().as_deref(), Some("2 of 3 runs were done"));
         assert_eq!(
             interrupted(under_way()),
             "interrupted: 2 of 3 runs were done"
         );
         drop(progress);
-        assert_eq!(under_way(), None);
+        assert!(under_way().is_none());
         assert_eq!(interrupted(None), "interrupted");
     }
 
@@ -313,10 +338,15 @@ mod tests {
     fn what_is_waited_for_is_known_to_who_interrupts_and_ends_at_once() {
         let _alone = ONE.lock().unwrap();
         let hour = Duration::from_secs(3600);
-        let waiting = Waiting::new(Output::for_people(), "simulating x".to_owned(), hour);
+        let waiting = Waiting::new(
+            Output::for_people(),
+            "simulating x".to_owned(),
+            hour,
+            Meter::default(),
+        );
         assert_eq!(interrupted(under_way()), "interrupted while simulating x");
         drop(waiting);
-        assert_eq!(under_way(), None);
+        assert!(under_way().is_none());
     }
 
     #[test]
@@ -338,8 +368,23 @@ mod tests {
         assert_eq!(at(30, 10), line("10 of 10 runs, about 0 s left"));
         let seconds = Duration::from_secs;
         assert_eq!(
-            so_far("simulating x", seconds(10), seconds(60)),
+            so_far("simulating x", seconds(10), seconds(60), None),
             "simulating x: 10 s so far; a run may take 60 s"
+        );
+        let reading = |ended| {
+            Some(Reading {
+                ended,
+                blocks: 40,
+                spent: seconds(8),
+            })
+        };
+        assert_eq!(
+            so_far("simulating x", seconds(10), seconds(60), reading(0)),
+            "simulating x: 0 of 40 blocks, 10 s so far; a run may take 60 s"
+        );
+        assert_eq!(
+            so_far("simulating x", seconds(10), seconds(60), reading(10)),
+            "simulating x: 10 of 40 blocks, 10 s so far; about 24 s left"
         );
     }
 

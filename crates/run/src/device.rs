@@ -218,6 +218,7 @@ fn simulate(
         },
         cooperative: settings.cooperative,
         budget: settings.budget,
+        meter: settings.meter.clone(),
         checks: Checks {
             same_value: settings.same_value,
             ..Options::default().checks

@@ -1,6 +1,6 @@
 //! How to run.
 
-use heist_sim::Budget;
+use heist_sim::{Budget, Meter};
 use std::time::Duration;
 
 /// How to run, where a device has a choice.
@@ -24,6 +24,8 @@ pub struct Settings {
     /// Whether a driver that is older than the text's PTX version is to read it as
     /// the newest version that it knows.
     pub clamp_version: bool,
+    /// Shows how far a simulation is. Clones of the settings share it.
+    pub meter: Meter,
 }
 
 /// How many schedules are tried.
@@ -66,6 +68,7 @@ impl Default for Settings {
             limit: Duration::from_secs(60),
             budget: Budget::default(),
             clamp_version: false,
+            meter: Meter::default(),
         }
     }
 }

@@ -53,6 +53,7 @@ mod device;
 mod engine;
 mod findings;
 mod lanes;
+mod meter;
 mod ops;
 mod options;
 mod program;
@@ -64,6 +65,7 @@ mod watch;
 
 pub use decode::variables::Addresses;
 pub use device::{Device, UnknownDevice};
+pub use meter::{Meter, Reading};
 pub use options::{Budget, Chaos, Checks, Options};
 pub use program::{
     Host, ModuleMemory, Needs, Order, Program, Ran, Reach, Report, Silent, Stream, together,

@@ -1,5 +1,7 @@
 //! How a run is made: the seed, what to check, how much may be spent.
 
+use crate::meter::Meter;
+
 /// Options of one run.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Options {
@@ -16,6 +18,8 @@ pub struct Options {
     /// Threads of the host, used for kernels with isolated blocks; 0 is one for each core. Results
     /// do not depend on it.
     pub threads: usize,
+    /// Shows how far the run is.
+    pub meter: Meter,
 }
 
 impl Default for Options {
@@ -28,6 +32,7 @@ impl Default for Options {
             checks: Checks::ALL,
             cooperative: false,
             threads: 0,
+            meter: Meter::default(),
         }
     }
 }

@@ -361,6 +361,10 @@ impl Schedule {
                 "{lost} blocks lost and {doubled} doubled: {counts:?}"
             ));
         }
+        let seen = self.options.meter.read().map(|seen| seen.ended as usize);
+        if seen != Some(blocks) {
+            return Err(format!("the meter shows {seen:?} of {blocks} blocks"));
+        }
         let trace = report.outcome.trace.ok_or("no trace")?;
         Ok([DecisionKind::Granted, DecisionKind::Refused]
             .map(|kind| trace.decisions_by(kind) as u64))

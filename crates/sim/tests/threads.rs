@@ -113,7 +113,7 @@ fn run_on(body: &str, threads: usize, data: Arg) -> Report {
         threads,
         ..Options::default()
     };
-    program
+    let report = program
         .run(
             &device,
             "k",
@@ -121,7 +121,10 @@ fn run_on(body: &str, threads: usize, data: Arg) -> Report {
             &Arguments::new([data]),
             &options,
         )
-        .expect("a launch")
+        .expect("a launch");
+    let seen = options.meter.read().expect("a run");
+    assert_eq!((seen.ended, seen.blocks), (128, 128));
+    report
 }
 
 fn same_everywhere(body: &str) -> Report {

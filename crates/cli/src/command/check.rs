@@ -208,7 +208,8 @@ impl Check {
     ) -> Result<Found, BadQuestion> {
         let began = Instant::now();
         let limit = self.how.settings(Settings::default()).limit;
-        let running = || Waiting::new(out, format!("running {}", source.name()), limit);
+        let meter = self.how.meter.clone();
+        let running = || Waiting::new(out, format!("running {}", source.name()), limit, meter);
         let _waiting = (record.is_some() || self.runs()).then(running);
         let found = |source: Source, diagnostics: Vec<Diagnostic>| Found {
             source,

@@ -50,7 +50,12 @@ impl Exec {
         }
         let entry = entry::find(&program, self.how.entry.as_deref())?;
         let limit = self.how.settings(Settings::default()).limit;
-        let waiting = Waiting::new(out, format!("running {entry}"), limit);
+        let waiting = Waiting::new(
+            out,
+            format!("running {entry}"),
+            limit,
+            self.how.meter.clone(),
+        );
         let ran = self.launch.run(&program, entry, &self.how)?;
         drop(waiting);
         for (name, path) in saves {

@@ -90,6 +90,7 @@ pub(super) fn run(
         out,
         format!("running {}", entry.name()),
         asked.settings.limit,
+        asked.settings.meter.clone(),
     );
     // What is timed and checked is the kernel as it ships.
     let mut prepared = prepare(schedule.as_ref())?;

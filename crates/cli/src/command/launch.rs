@@ -7,7 +7,7 @@ use heist_launch::{
     Arguments, Clock, Dim3, Fill, Interleave, L2Promotion, Launch, Swizzle, TensorElement, Wide,
     parse_arg,
 };
-use heist_run::{Device, DeviceName, Execution, Program, Schedules, Settings};
+use heist_run::{Device, DeviceName, Execution, Meter, Program, Schedules, Settings};
 use std::time::Duration;
 
 /// How arguments are written, for the help of commands that take them.
@@ -107,6 +107,9 @@ pub(crate) struct RunFlags {
     /// How long it may take [default: 60].
     #[arg(long, value_name = "SECONDS", value_parser = seconds)]
     pub(super) timeout: Option<Duration>,
+    /// Of all runs by these flags.
+    #[arg(skip)]
+    pub(super) meter: Meter,
 }
 
 impl RunFlags {
@@ -118,6 +121,7 @@ impl RunFlags {
             chaos: self.chaos || other.chaos,
             same_value: self.same_value || other.same_value,
             limit: self.timeout.unwrap_or(other.limit),
+            meter: self.meter.clone(),
             ..other
         }
     }

@@ -451,7 +451,12 @@ impl Run {
         let settings = self.settings();
         let schedule = self.schedule(&synthetic, &device, &settings)?;
         let verify = !self.no_verify;
-        let waiting = Waiting::new(out, format!("running {workload}"), self.timeout);
+        let waiting = Waiting::new(
+            out,
+            format!("running {workload}"),
+            self.timeout,
+            settings.meter.clone(),
+        );
         let (ran, swaps) = if self.swap.is_empty() {
             let ran = workload::run(&synthetic, &schedule, &device, &settings, verify);
             (ran.map_err(not_run)?, None)

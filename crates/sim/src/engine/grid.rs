@@ -29,6 +29,12 @@ pub(crate) fn run(
     };
     let cycle_ps = machine.device.cycle_ps();
     let limit = machine.options.budget.time_ns.saturating_mul(1000) / cycle_ps;
+    let clusters = u64::from(machine.pool.left());
+    let begin = |machine: &Machine| {
+        let blocks = clusters * u64::from(per_cluster);
+        machine.options.meter.begin(blocks);
+    };
+    begin(machine);
     if let Some(launched) = parallel::run(executable, machine, places, slots, limit) {
         return launched
             .into_iter()
@@ -48,6 +54,7 @@ pub(crate) fn run(
     if machine.global.is_stirred() {
         return Vec::new();
     }
+    begin(machine);
     let dram = Dram::of(machine.device.gpu());
     // As those are that may run side by side.
     let alike = executable.code.shape.isolated && per_cluster == 1;
@@ -227,6 +234,7 @@ pub(super) fn run_cluster(
         Pause::At(until) => Some(until),
         Pause::Done => {
             cluster.ended = true;
+            machine.options.meter.end(cluster.blocks.len() as u64);
             Some(cluster.end())
         }
         Pause::Deadlock => {

@@ -163,6 +163,7 @@ pub(crate) fn work(
             }
             let end = cluster.end();
             jobs.push((number, cluster.job(end, &mut shapes).pieces));
+            machine.options.meter.end(1);
             spares.keep(cluster);
         }
     }

@@ -325,6 +325,9 @@ fn decide(cx: &mut Cx<'_>, lane: usize, slot: u32, barrier: u32, targets: Vec<u3
         cx.machine.pool.take()
     };
     let size = cx.blocks.len() as u64;
+    if granted.is_some() {
+        cx.machine.options.meter.end(size);
+    }
     let at = granted.map(|number| cx.machine.coordinates(u64::from(number) * size));
     let pc = cx.pc();
     let control = &mut cx.team.control;
