@@ -63,14 +63,17 @@ fn it_works_on_every_source() {
     }
 }
 
-/// Waits for something that never comes.
-struct Stuck;
+/// Waits for something that never comes, in one block or in all of them.
+struct Stuck(Option<u32>);
 
 impl Policy for Stuck {
     type State<'k> = ();
     fn init<'k>(&self, _: &PolicyCx<'k>) {}
     fn should_try_steal<'k>(&self, cx: &PolicyCx<'k>, (): &()) -> heist_builder::Bool<'k> {
-        cx.wait_until(|| cx.nanoseconds().eq(0))
+        cx.wait_until(|| match self.0 {
+            Some(block) => cx.worker().ne(block),
+            None => cx.nanoseconds().eq(0),
+        })
     }
     fn keep_going_after_success<'k>(
         &self,
@@ -84,10 +87,11 @@ impl Policy for Stuck {
 
 #[test]
 fn a_policy_that_waits_for_ever_is_overruled() {
-    for source in [TileSource::Clc, TileSource::Ticket] {
+    let all = [TileSource::Clc, TileSource::Ticket].map(|source| (source, None));
+    for (source, block) in all.into_iter().chain([(TileSource::Ticket, Some(3))]) {
         let tiled = Tiled::new("count", 200)
             .source(source)
-            .policy(Stuck)
+            .policy(Stuck(block))
             .watchdog(5_000)
             .block(32);
         let kernel = count(tiled, Arch::SM_100A).expect("a kernel");
@@ -96,5 +100,7 @@ fn a_policy_that_waits_for_ever_is_overruled() {
         let ejected = run.report.ejected.expect("an exit record");
         assert_eq!(ejected.policy, "Stuck");
         assert!(ejected.cluster < 200 && ejected.at_ns >= 5_000, "{ejected}");
+        let named = block.is_none_or(|block| ejected.cluster == block);
+        assert!(named, "block {block:?} waited: {ejected}");
     }
 }

@@ -184,3 +184,132 @@ fn the_matrix() {
     let seeds: Vec<u64> = (0..cases).collect();
     heist_oracle::parallel(&seeds, |&seed| check(seed, &policies));
 }
+
+/// What a kernel does with an order's index is what the order says on the host.
+#[test]
+fn a_gpu_walks_as_the_order_says() {
+    for (name, extent) in [
+        ("linear", [5, 3, 2]),
+        ("reversed", [5, 3, 2]),
+        ("grouped(2)", [5, 3, 2]),
+        ("hilbert", [5, 3, 2]),
+        ("hilbert", [7, 1, 1]),
+    ] {
+        let order: AnyOrder = name.parse().expect("an order");
+        // Block i has the tile at index i, and adds i + 1 there.
+        let tiled = Tiled::<common::Count>::new("count", extent)
+            .source(TileSource::Direct)
+            .any_order(order.clone())
+            .block(32);
+        let kernel = tiled.build(Arch::SM_90A, |k, args, tiles| {
+            tiles.each(|tile| {
+                k.one_thread(|| {
+                    let index = k.block().x + 1;
+                    args.runs.at(tile.number()).atomic_add(index);
+                });
+            })
+        });
+        let kernel = kernel.unwrap_or_else(|error| panic!("{name}: {error}"));
+        let device = few("sim:h200", 2);
+        let run = run_on(&kernel, device, 2, &Settings::default(), &name);
+        let extent = Dim3::from(extent);
+        for index in 0..extent.count() as u32 {
+            let at = order.tile(index, extent);
+            let number = at.x + extent.x * (at.y + extent.y * at.z);
+            assert_eq!(
+                run.runs[number as usize],
+                index + 1,
+                "{name} {index}: {at:?}"
+            );
+        }
+    }
+}
+
+/// Stops where it is told of a tile that no cluster of two blocks along each axis begins with.
+struct Aligned;
+
+impl Policy for Aligned {
+    type State<'k> = ();
+    fn init<'k>(&self, _: &PolicyCx<'k>) {}
+    fn should_try_steal<'k>(&self, cx: &PolicyCx<'k>, (): &()) -> heist_builder::Bool<'k> {
+        cx.yes()
+    }
+    fn keep_going_after_success<'k>(
+        &self,
+        _: &PolicyCx<'k>,
+        (): &(),
+        stolen: TileId<'k>,
+    ) -> heist_builder::Bool<'k> {
+        // 4 x 2 x 3 clusters.
+        let [x, y, z] = [stolen.x, stolen.y, stolen.z].map(|at| at / 2);
+        let even = ((stolen.x | stolen.y | stolen.z) & 1).eq(0);
+        even & (x + (y + z * 2) * 4).eq(stolen.index)
+    }
+}
+
+#[test]
+fn a_policy_is_told_the_first_tile_of_a_cluster() {
+    for source in [TileSource::Clc, TileSource::Ticket] {
+        let tiled = Tiled::new("count", [8, 4, 6])
+            .source(source)
+            .policy(Aligned)
+            .cluster([2, 2, 2])
+            .watch(Watch::Stats)
+            .block(512);
+        let kernel = count(tiled, Arch::SM_100A).expect("a kernel");
+        let device = few("sim:b200", 4);
+        let run = run_on(&kernel, device, 2, &Settings::default(), &source);
+        assert!(run.runs.iter().all(|runs| *runs == 1), "{source}");
+        let stats = run.report.stats.expect("figures");
+        assert!(stats.total().stolen > 3, "{source}: {stats:?}");
+        // Nobody who ran stopped before the last tile.
+        let mut ran = stats.clusters.iter().filter(|cluster| cluster.tiles > 0);
+        assert!(
+            ran.all(|cluster| cluster.refusals > 0),
+            "{source}: {stats:?}"
+        );
+    }
+}
+
+/// In a relief grid all that may retire have, and all others have drawn in vain, while one block is at a long
+/// tile. It wanted to retire when it began; now it may not, and draws once more.
+#[test]
+fn a_late_block_draws_in_vain_before_the_counter_is_cleared() {
+    for submit in [Submit::Early, Submit::Late] {
+        let tiled = Tiled::<common::Count>::new("count", 40)
+            .source(TileSource::Ticket)
+            .submit(submit)
+            .policy(adversaries::AlwaysDecline)
+            .ticket_grid(TicketGrid::Relief)
+            .watch(Watch::Stats)
+            .block(32);
+        let kernel = tiled.build(Arch::SM_90A, |k, args, tiles| {
+            // One block a multiprocessor.
+            let room = k.shared::<u32>("room", 30_000);
+            k.one_thread(|| room.at(0).store(0u32));
+            tiles.each(|tile| {
+                k.one_thread(|| {
+                    args.runs.at(tile.x).atomic_add(1u32);
+                });
+                k.nanosleep(tile.x.eq(1).select(k.c(900_000u32), 500));
+            })
+        });
+        let kernel = kernel.unwrap_or_else(|error| panic!("{error}"));
+        let device = few("sim:h200", 2);
+        let run = run_on(&kernel, device, 2, &Settings::default(), &submit);
+        assert!(
+            run.runs.iter().all(|runs| *runs == 1),
+            "{submit}: {:?}",
+            run.runs
+        );
+        assert!(run.report.counter_is_zero, "{submit}");
+        // Three of five may retire.
+        let stats = run.report.stats.expect("figures");
+        let refused = stats.clusters.iter().filter(|cluster| cluster.refusals > 0);
+        assert_eq!(
+            (refused.count(), stats.clusters.len()),
+            (2, 5),
+            "{submit}: {stats:?}"
+        );
+    }
+}

@@ -91,3 +91,30 @@ fn greedy_launch_control_costs_what_a_loop_by_hand_costs() {
     let archs = [Arch::SM_100, Arch::SM_100A];
     compare(TileSource::Clc, include_str!("hand/clc.ptx"), &archs);
 }
+
+/// Where nobody is asked, nothing is there to ask with.
+#[test]
+fn a_source_that_asks_nobody_has_no_code_for_it() {
+    let arch = Arch::SM_100A;
+    let with = |source, policy: &str| {
+        let policy: AnyPolicy = policy.parse().expect("a policy");
+        built(arch, source, policy, Watch::Off)
+    };
+    for source in [TileSource::Static, TileSource::Direct] {
+        assert!(!source.asks());
+        let never = with(source, "never");
+        assert_eq!(with(source, "greedy"), never, "{source}");
+        assert_eq!(with(source, "max-steals(3)"), never, "{source}");
+    }
+    assert!(with(TileSource::Clc, "greedy").contains("clusterlaunchcontrol"));
+    let (never, direct) = (
+        with(TileSource::Clc, "never"),
+        with(TileSource::Direct, "never"),
+    );
+    assert!(!never.contains("clusterlaunchcontrol"), "{never}");
+    assert_eq!(
+        never.matches(".shared").count(),
+        direct.matches(".shared").count(),
+        "{never}"
+    );
+}

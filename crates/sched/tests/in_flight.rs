@@ -247,3 +247,20 @@ fn short_tiles_are_faster_with_more_in_flight() {
     assert!(short[2] < 0.75 * short[1], "{short:?}");
     assert!(long[0] < 1.01 * long[2], "{long:?}");
 }
+
+/// One that counts what it was granted would be asked too early.
+#[test]
+fn two_policies_are_asked_ahead_where_both_may_be() {
+    for (text, ahead) in [
+        ("first-half & sm-limit(3)", true),
+        ("first-half | sm-limit(3)", true),
+        ("max-steals(2) & first-half", false),
+        ("first-half & max-steals(2)", false),
+        ("first-half | max-steals(2)", false),
+        ("!max-steals(2)", false),
+        ("!first-half", true),
+    ] {
+        let policy: AnyPolicy = text.parse().expect("a policy");
+        assert_eq!(policy.asks_ahead(), ahead, "{text}");
+    }
+}

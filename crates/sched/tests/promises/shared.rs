@@ -75,6 +75,21 @@ fn each_of_two_policies_has_words_of_its_own() {
     assert_eq!(stealers(&seen), 5, "{}", seen.what);
 }
 
+/// What the sides of a policy count is in no other word of the launch, such as its bell or another
+/// side's: there is room for every block in each, and not for all of them twice.
+#[test]
+fn words_of_a_policy_are_nobody_else_s() {
+    let text = "at-most(90) & at-most(90) & at-most(90) & until-asked";
+    for loaded in [false, true] {
+        let seen = run(text, Setting::new(TileSource::Ticket, 6).loaded(loaded));
+        assert!((46..=90).contains(&seen.resident), "{}", seen.resident);
+        for block in &seen.blocks {
+            let asked = block.declined() == 0 && block.was_refused();
+            assert!(asked, "{}: {block:?}", seen.what);
+        }
+    }
+}
+
 /// Tile 150 rings and tile 300 stops it.
 fn rung(setting: Setting) -> Seen {
     let rung = Rung { from: 150, to: 300 };
