@@ -4,7 +4,7 @@
 //! runs, an immediate is a row of the constant pool, a label is an index into
 //! the list, and every instruction has its reconvergence point.
 
-use crate::lanes::Row;
+use crate::lanes::{Mask, Row};
 use heist_ptx::{Name, Span};
 
 /// No reconvergence point: a branch whose sides never meet.
@@ -64,6 +64,55 @@ pub(crate) struct Pred(pub(crate) u32);
 pub(crate) struct PredSrc {
     pub(crate) pred: Pred,
     pub(crate) negated: bool,
+}
+
+/// A choice between two values: the row of each that is a register, and the predicate, or its constant.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Selects {
+    pub(crate) from: [Option<u32>; 2],
+    pub(crate) by: Result<PredSrc, Mask>,
+}
+
+/// A predicate that decides a result alone where it has one value: where the other operand has no effect.
+#[derive(Clone, Copy, Debug)]
+pub(crate) enum Gate {
+    /// Of two predicates: false decides an `and`, true an `or`.
+    Both {
+        decides: bool,
+        of: [Result<PredSrc, Mask>; 2],
+    },
+    /// Of a comparison and a predicate.
+    With { decides: bool, pred: PredSrc },
+}
+
+/// What an instruction does with values, see [`crate::access::doubt`].
+#[derive(Debug)]
+pub(crate) struct Uses {
+    /// Rows of the kernel's window.
+    pub(crate) reads: Vec<u32>,
+    pub(crate) writes: Vec<u32>,
+    pub(crate) asks: Vec<PredSrc>,
+    pub(crate) decides: Vec<Pred>,
+    pub(crate) how: How,
+}
+
+/// How results come of what is read.
+#[derive(Debug)]
+pub(crate) enum How {
+    /// Of all of it.
+    Computes,
+    /// Of one of two registers.
+    Selects(Selects),
+    /// Of all of it, where no predicate decides alone.
+    Gates(Gate),
+    /// Another lane's first register.
+    Shuffles,
+    /// From memory, so many bytes to a register; what is read is an address.
+    Loads(u32),
+    /// There are none: so many bytes of each register go to memory. Other registers that are read are an address.
+    Stores(u32, Vec<Option<u32>>),
+    /// Something else happens as well.
+    Acts,
 }
 
 /// The scope of an instruction's interaction, and so in which time order it must run.
@@ -162,6 +211,8 @@ pub(crate) struct Code {
     pub(crate) watched: Watched,
     /// The registers of each instruction; empty where no check needs them.
     pub(crate) touched: Vec<Touched>,
+    /// What the instructions of the kernel's own body do with values.
+    pub(crate) uses: Vec<Uses>,
 }
 
 /// What the kernel declares about itself, and what it was found to use.

@@ -254,7 +254,9 @@ pub(crate) fn tell(
             )
         })
     {
-        report_unwritten(cx, group, offset);
+        if !super::doubt::begin(cx, group) {
+            report_unwritten(cx, group, offset);
+        }
     }
     if let Some((conflict, line)) = look.found
         && !(matches!(group.home, Home::Shared(_)) && is_ordered_in_shared(cx, &conflict))

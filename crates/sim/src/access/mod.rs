@@ -8,6 +8,7 @@
 pub(crate) mod conflict;
 pub(crate) mod context;
 pub(crate) mod delivery;
+pub(crate) mod doubt;
 pub(crate) mod exit;
 pub(crate) mod flight;
 pub(crate) mod group;

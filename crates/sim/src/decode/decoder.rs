@@ -133,6 +133,7 @@ impl<'m> Decoder<'m> {
         self.trail = Trail {
             role: trail.role,
             pure: trail.pure,
+            decided: trail.decided,
             loads: trail.loads,
             ..Trail::default()
         };
@@ -188,7 +189,7 @@ impl<'m> Decoder<'m> {
 
     /// The registers noted so far are followed by the instruction itself.
     pub(crate) fn forget_touched(&mut self) {
-        self.trail.reads.clear();
+        self.trail.own_reads = std::mem::take(&mut self.trail.reads);
         self.reads.clear();
         self.all_writes.clear();
         self.writes = 0;

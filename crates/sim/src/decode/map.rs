@@ -200,6 +200,17 @@ pub(crate) enum Combine {
     Xor,
 }
 
+impl Combine {
+    /// The value of the predicate that decides the result alone.
+    pub(crate) fn decides(self) -> Option<bool> {
+        match self {
+            Combine::And => Some(false),
+            Combine::Or => Some(true),
+            Combine::Xor => None,
+        }
+    }
+}
+
 impl Targets {
     #[inline(always)]
     pub(crate) fn set(self, cx: &mut Cx<'_>, bits: u32) {

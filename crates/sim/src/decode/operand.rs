@@ -302,7 +302,9 @@ impl Decoder<'_> {
                         self.wrong(rule::OPERAND_TYPE, format!("`{name}` is not a predicate"))
                     );
                 }
-                Ok(Some(register.pred()))
+                let pred = register.pred();
+                self.trail.decides.push(pred);
+                Ok(Some(pred))
             }
             _ => Err(self.wrong(rule::OPERAND_KIND, "a predicate is wanted here")),
         }
@@ -319,10 +321,12 @@ impl Decoder<'_> {
         if register.ty != ScalarType::Pred {
             return Err(self.wrong(rule::OPERAND_TYPE, format!("`{name}` is not a predicate")));
         }
-        Ok(PredSrc {
+        let source = PredSrc {
             pred: register.pred(),
             negated,
-        })
+        };
+        self.trail.asks.push(source);
+        Ok(source)
     }
 
     /// A number known here.

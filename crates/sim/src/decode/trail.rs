@@ -1,8 +1,7 @@
 //! The facts about an operation that the value-following checks need.
 
 use super::address::Addr;
-use crate::code::PredSrc;
-use crate::lanes::Mask;
+use crate::code::{Gate, Pred, PredSrc, Selects};
 use crate::special::Axis;
 use crate::state::follow::ClusterRegister;
 use crate::state::memory::window::Window;
@@ -17,6 +16,8 @@ pub(crate) struct Trail {
     pub(crate) loads: bool,
     /// Whether it has no effect besides its results.
     pub(crate) pure: bool,
+    /// Whether its results are predicates, and it has no other effect.
+    pub(crate) decided: bool,
     /// Whether it runs under a guard, so that some lanes may not take part.
     pub(crate) guarded: bool,
     pub(crate) role: Role,
@@ -30,6 +31,17 @@ pub(crate) struct Trail {
     pub(crate) selects: Option<Selects>,
     /// Whether it loads tensor memory.
     pub(crate) loads_tensor: bool,
+    /// Predicates that it reads and writes.
+    pub(crate) asks: Vec<PredSrc>,
+    pub(crate) decides: Vec<Pred>,
+    /// Whether a predicate may decide its result alone, if it is an `and` or an `or` with one.
+    pub(crate) gate: Option<Gate>,
+    /// Registers that it reads, where it follows them by itself.
+    pub(crate) own_reads: Vec<u32>,
+    /// The bytes of each register that it loads, or stores, if it is a load or a store.
+    pub(crate) element: u32,
+    /// The registers that it stores, in the order of memory; none for a constant.
+    pub(crate) stored: Vec<Option<u32>>,
     /// Where it goes, if it is a strong load or store; none for an atomic.
     pub(crate) strong: Option<Strong>,
 }
@@ -49,13 +61,6 @@ pub(crate) enum Shuffles {
     Whole,
     /// The mask may leave lanes out.
     Partial,
-}
-
-/// A choice between two values: the row of each that is a register, and the predicate, or its constant.
-#[derive(Clone, Copy, Debug)]
-pub(crate) struct Selects {
-    pub(crate) from: [Option<u32>; 2],
-    pub(crate) by: Result<PredSrc, Mask>,
 }
 
 /// What an operation does with the values that it reads.

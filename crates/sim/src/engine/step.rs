@@ -2,6 +2,7 @@
 
 use super::executable::{Executable, Op};
 use crate::access::context::Cx;
+use crate::access::doubt;
 use crate::code::{Flow, NOWHERE, Reach, Wait};
 use crate::lanes::{ALL, LANES, Mask, Row, each};
 use crate::state::block::Block;
@@ -91,6 +92,9 @@ pub(crate) fn run_slice(
             ALL => LANES as u64,
             some => u64::from(some.count_ones()),
         };
+        if cx.warp.doubts.is_some() {
+            doubt::guard(&mut cx, op.guard);
+        }
         if cx.mask == 0 {
             cx.fragment.pc += 1;
             continue;
@@ -98,7 +102,10 @@ pub(crate) fn run_slice(
         if !code.touched.is_empty() {
             crate::access::products::note(&mut cx);
         }
-        let flow = op.instr.step(&mut cx);
+        let flow = match cx.warp.doubts {
+            None => op.instr.step(&mut cx),
+            Some(_) => doubtfully(&mut cx, op),
+        };
         let going = match flow {
             Flow::Next => {
                 cx.fragment.pc += 1;
@@ -140,6 +147,18 @@ pub(crate) fn run_slice(
     machine.stats.thread_instructions += threads;
     machine.stats.warp_instructions += ran;
     slice
+}
+
+/// Runs an operation in a warp that has undefined values.
+#[cold]
+fn doubtfully(cx: &mut Cx<'_>, op: &Op) -> Flow {
+    let (uses, mask) = (doubt::uses(cx), cx.mask);
+    doubt::before(cx);
+    let flow = op.instr.step(cx);
+    if let (Some(uses), Flow::Next) = (uses, flow) {
+        doubt::after(cx, uses, mask);
+    }
+    flow
 }
 
 impl Cx<'_> {

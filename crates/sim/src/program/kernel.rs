@@ -194,7 +194,9 @@ impl Decoder<'_> {
                 names: &self.names,
             })
         });
+        let uses = watch::uses(self.trails);
         let code = Code {
+            uses,
             watched: watched.unwrap_or_default(),
             sites: self.sites,
             locs: self.locs,

@@ -33,6 +33,8 @@ pub(crate) struct Block {
     pub(crate) allocator: super::tensor_memory::Allocator,
     pub(crate) sm: u32,
     pub(crate) end: u64,
+    /// Words of shared memory that an undefined value was stored to, and where that came from.
+    pub(crate) undefined: rustc_hash::FxHashMap<u64, super::follow::Origin>,
 }
 
 impl Block {
@@ -56,6 +58,7 @@ impl Block {
             allocator: Default::default(),
             sm: 0,
             end: 0,
+            undefined: Default::default(),
         }
     }
 
@@ -76,6 +79,7 @@ impl Block {
         self.issued = Default::default();
         self.tensor = None;
         self.allocator = Default::default();
+        self.undefined.clear();
     }
 
     pub(crate) fn has_exited(&self) -> bool {

@@ -78,6 +78,76 @@ pub(crate) enum Lacks {
     Lane,
     /// A column of tensor memory that nothing has written.
     Column(u32),
+    /// A byte of a block's shared memory that nothing has written.
+    Shared { rank: u32, offset: u64 },
+}
+
+/// The lanes in which a value is not defined, and why.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) struct Doubt {
+    pub(crate) lanes: Mask,
+    pub(crate) origin: Option<Origin>,
+}
+
+impl Doubt {
+    pub(crate) fn add(&mut self, lanes: Mask, origin: Option<Origin>) {
+        if lanes != 0 {
+            self.lanes |= lanes;
+            self.origin = self.origin.or(origin);
+        }
+    }
+
+    /// Some lanes are as another value's.
+    pub(crate) fn set(&mut self, mask: Mask, to: Doubt) {
+        self.lanes &= !mask;
+        if self.lanes == 0 {
+            self.origin = None;
+        }
+        self.add(to.lanes & mask, to.origin);
+    }
+
+    pub(crate) fn within(self, mask: Mask) -> Doubt {
+        Doubt {
+            lanes: self.lanes & mask,
+            ..self
+        }
+    }
+}
+
+/// The undefined values of a warp, see [`crate::access::doubt`].
+#[derive(Debug, Default)]
+pub(crate) struct Doubts {
+    /// By rows of the kernel's window, and by numbers of predicates.
+    pub(crate) rows: Vec<Doubt>,
+    pub(crate) preds: Vec<Doubt>,
+    /// The lane that each lane's value came from in the last shuffle.
+    pub(crate) shuffled: [u8; crate::lanes::LANES],
+    /// Where the last store went in the shared memory of blocks: their rank, lanes, and offsets.
+    pub(crate) stores: Vec<(u32, Mask, [u64; crate::lanes::LANES])>,
+}
+
+impl Doubts {
+    pub(crate) fn row(&mut self, row: u32) -> &mut Doubt {
+        at(&mut self.rows, row)
+    }
+
+    pub(crate) fn pred(&mut self, pred: u32) -> &mut Doubt {
+        at(&mut self.preds, pred)
+    }
+
+    /// Whether every value is defined.
+    pub(crate) fn is_over(&self) -> bool {
+        let defined = |doubt: &Doubt| doubt.lanes == 0;
+        self.rows.iter().all(defined) && self.preds.iter().all(defined)
+    }
+}
+
+fn at(list: &mut Vec<Doubt>, at: u32) -> &mut Doubt {
+    let at = at as usize;
+    if list.len() <= at {
+        list.resize(at + 1, Doubt::default());
+    }
+    &mut list[at]
 }
 
 /// A strong load whose value may lack another thread's write.

@@ -110,6 +110,8 @@ pub(crate) struct Warp {
     pub(crate) carry: Mask,
     /// Which lanes have written the followed registers.
     pub(crate) unset: Vec<super::follow::Followed>,
+    /// Its values that are not defined, while there are some.
+    pub(crate) doubts: Option<Box<super::follow::Doubts>>,
     /// While a shuffle runs whose results are followed: the lane that each lane's value comes from, if that
     /// takes part.
     pub(crate) shuffled: Option<[Option<u8>; crate::lanes::LANES]>,
@@ -201,6 +203,7 @@ impl Warp {
         self.preds.fill(0);
         self.carry = 0;
         self.unset.fill(Default::default());
+        self.doubts = None;
         self.lineage.fill([Default::default(); crate::lanes::LANES]);
         self.updates.fill([None; crate::lanes::LANES]);
         self.stack = [0; crate::lanes::LANES];
@@ -250,6 +253,7 @@ impl Warp {
             preds: vec![0; entry.preds as usize],
             carry: 0,
             unset: vec![Default::default(); code.watched.unset.len()],
+            doubts: None,
             shuffled: None,
             unwritten: None,
             decoding: None,

@@ -10,7 +10,8 @@ pub(crate) mod lineage;
 pub(crate) mod unset;
 pub(crate) mod update;
 
-use crate::code::Watched;
+use crate::code::{How, Uses, Watched};
+use crate::decode::trail::Trail;
 pub(crate) use body::Body;
 
 /// Puts checks around the operations of a body that need them.
@@ -20,4 +21,36 @@ pub(crate) fn wrap(mut body: Body<'_>) -> Watched {
         lineage: lineage::wrap(&mut body),
         updates: update::wrap(&mut body),
     }
+}
+
+/// What operations do with values, if a load may give one that is not defined.
+pub(crate) fn uses(trails: Vec<Trail>) -> Vec<Uses> {
+    if !trails.iter().any(|trail| trail.loads && trail.element > 0) {
+        return Vec::new();
+    }
+    let of = |mut trail: Trail| {
+        let how = match trail {
+            _ if trail.shuffles.is_some() => How::Shuffles,
+            Trail {
+                gate: Some(gate), ..
+            } => How::Gates(gate),
+            Trail {
+                selects: Some(selects),
+                ..
+            } => How::Selects(selects),
+            _ if trail.pure || trail.decided => How::Computes,
+            _ if trail.element == 0 => How::Acts,
+            _ if trail.loads => How::Loads(trail.element),
+            _ => How::Stores(trail.element, std::mem::take(&mut trail.stored)),
+        };
+        trail.reads.append(&mut trail.own_reads);
+        Uses {
+            reads: trail.reads,
+            writes: trail.writes,
+            asks: trail.asks,
+            decides: trail.decides,
+            how,
+        }
+    };
+    trails.into_iter().map(of).collect()
 }

@@ -11,15 +11,14 @@
 
 use super::body::{Body, around};
 use crate::access::context::Cx;
-use crate::access::tensor_memory::unwritten_column;
-use crate::code::{Flow, PredSrc};
-use crate::decode::trail::{Role, Selects, Shuffles, Trail};
+use crate::access::doubt::report;
+use crate::code::{Flow, PredSrc, Selects};
+use crate::decode::trail::{Role, Shuffles, Trail};
 use crate::engine::executable::Instr;
 use crate::lanes::{LANES, Mask, each};
 use crate::state::follow::{Followed, Lacks, Origin};
-use crate::state::tensor_memory::What;
+use heist_ptx::Name;
 use heist_ptx::analysis::{Touched, live_at_entry};
-use heist_ptx::{Name, rule};
 use rustc_hash::FxHashMap;
 
 /// Follows the registers that may be read uninitialised, and the values computed from them; returns
@@ -281,40 +280,4 @@ fn write(cx: &mut Cx<'_>, rows: &[u32], (mask, missing): (Mask, Mask), origin: O
         written.set = written.set & !mask | mask & !missing;
         written.origin = origin;
     }
-}
-
-/// Reports the effect of a value that is not defined, where it was read first.
-#[cold]
-fn report(cx: &mut Cx<'_>, lanes: Mask, Origin { pc, lacks }: Origin) {
-    let here = std::mem::replace(&mut cx.fragment.pc, pc);
-    let rule = match lacks {
-        Lacks::Register(_) => rule::REGISTER_UNWRITTEN,
-        Lacks::Lane => rule::INACTIVE_LANE,
-        Lacks::Column(_) => rule::TENSOR_UNWRITTEN,
-    };
-    cx.report(rule, lanes, |cx, mut told| {
-        let help;
-        (told.message, help) = match lacks {
-            Lacks::Register(number) => {
-                let message = match cx.code.watched.unset.get(number as usize) {
-                    Some(name) if !name.is_empty() => {
-                        format!("uses register `{name}`, which nothing has set")
-                    }
-                    _ => "uses a register that nothing has set".to_owned(),
-                };
-                let help = "set it on every path that leads here; a register has no first value";
-                (message, help)
-            }
-            Lacks::Lane => (
-                "takes a value from a lane that takes no part: the value is not defined".to_owned(),
-                "shuffle from lanes that are in the mask and run the instruction",
-            ),
-            Lacks::Column(column) => unwritten_column(What::Load, column as usize),
-        };
-        if here != pc {
-            told = told.other(cx.code.span(here), "what comes of it has an effect here");
-        }
-        told.help(help)
-    });
-    cx.fragment.pc = here;
 }

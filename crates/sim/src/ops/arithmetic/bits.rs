@@ -1,6 +1,6 @@
 //! Logic, shifts, fields of bits.
 
-use crate::code::{Flow, PredSrc};
+use crate::code::{Flow, Gate, PredSrc};
 use crate::decode::map::{map1, map2, one, one_to, three_to, two, two_to, with};
 use crate::decode::mods::{Mods, operands};
 use crate::decode::trail::Role;
@@ -120,6 +120,15 @@ fn logic(
             let Some(target) = d.pred_dst(&o[0])? else {
                 return Ok(());
             };
+            let decides = match i.opcode.base() {
+                "and" => Some(false),
+                "or" => Some(true),
+                _ => None,
+            };
+            d.trail.gate = decides.map(|decides| Gate::Both {
+                decides,
+                of: [a, b],
+            });
             let instr = with(move |cx| {
                 let read = |cx: &crate::access::context::Cx<'_>, source: Result<PredSrc, u32>| {
                     match source {

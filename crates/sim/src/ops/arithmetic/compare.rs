@@ -1,10 +1,9 @@
 //! Comparisons and selections.
 
 use super::bits::pred_or_constant;
-use crate::code::{Flow, Slot};
+use crate::code::{Flow, Gate, Selects, Slot};
 use crate::decode::map::{Combine, Targets, map3, test2, with};
 use crate::decode::mods::{Mods, operands};
-use crate::decode::trail::Selects;
 use crate::decode::{Cost, Decoded, Decoder};
 use crate::engine::executable::Instr;
 use crate::lanes::{LANES, from_mask};
@@ -152,6 +151,10 @@ fn setp(d: &mut Decoder<'_>, i: &Instruction, mods: &Mods<'_>) -> Decoded<()> {
         None => None,
         Some(how) => Some((how, d.pred_src(&o[3])?)),
     };
+    d.trail.gate = with_pred.and_then(|(how, pred)| {
+        let decides = how.decides()?;
+        Some(Gate::With { decides, pred })
+    });
     let targets = Targets {
         p,
         q,

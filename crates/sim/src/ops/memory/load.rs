@@ -62,6 +62,7 @@ pub(super) fn decode(
         targets.push((slot, rows));
     }
     let order = Order::of(mods, Order::Weak);
+    d.trail.element = ty.bytes();
     d.trail.strong = (order != Order::Weak).then_some(Strong {
         stores: false,
         window,

@@ -51,6 +51,8 @@ pub(super) fn decode(
         sources.push(d.src_any(&operand, ty)?);
     }
     let order = Order::of(mods, Order::Weak);
+    d.trail.element = ty.bytes();
+    d.trail.stored = sources.iter().map(|(slot, _)| slot.as_register()).collect();
     d.trail.strong = (order != Order::Weak).then_some(Strong {
         stores: true,
         window,
@@ -121,6 +123,9 @@ impl Store {
 
     #[inline]
     fn to_region(&self, cx: &mut Cx<'_>, group: &Group) {
+        if let (Some(doubts), Home::Shared(rank)) = (&mut cx.warp.doubts, group.home) {
+            doubts.stores.push((rank, group.mask, group.offsets));
+        }
         cx.team.control.sent |= matches!(group.home, Home::Shared(rank) if rank != cx.warp.rank);
         let contiguous = group.touch().is_contiguous();
         if !contiguous {

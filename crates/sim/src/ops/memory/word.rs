@@ -80,6 +80,7 @@ impl<const SHARED: bool> Instr for LoadWord<SHARED> {
 impl<const SHARED: bool> Instr for StoreWord<SHARED> {
     fn step(&self, cx: &mut Cx<'_>) -> Flow {
         let quick = cx.mask == ALL
+            && cx.warp.doubts.is_none()
             && wide(
                 #[inline(always)]
                 || self.in_order(cx),

@@ -166,6 +166,9 @@ fn shfl(d: &mut Decoder<'_>, i: &Instruction, mods: &Mods<'_>) -> Decoded<()> {
             }
         }
         let source = |lane: usize| mode.source(lane as u32, by[lane], clamps[lane]).0;
+        if let Some(doubts) = &mut cx.warp.doubts {
+            doubts.shuffled = std::array::from_fn(|lane| source(lane) as u8);
+        }
         if let Some(shuffled) = &mut cx.warp.shuffled {
             // The value may not be used.
             for lane in each(cx.mask) {

@@ -1,0 +1,343 @@
+//! Values that are not defined: the shared memory that they were loaded from was written by nobody.
+//!
+//! Programs load more than they need and drop it: the warp that scans the sums of all warps loads those of
+//! warps that are not there, a merge loads the element behind its list. So an undefined value is
+//! reported once it has an effect: in a branch, an address, or memory that others see. Until then it is followed,
+//! lane by lane, through registers, predicates, shuffles and shared memory, where a store of it leaves cells
+//! unwritten. While a warp has no such value, which is nearly always, nothing is done.
+
+use super::conflict::place;
+use super::context::Cx;
+use super::group::{Group, Home};
+use super::tensor_memory::unwritten_column;
+use crate::code::{Gate, Guard, How, PredSrc, Uses};
+use crate::lanes::{ALL, Mask, each};
+use crate::state::follow::{Doubt, Lacks, Origin};
+use crate::state::tensor_memory::What;
+use heist_ptx::rule;
+
+/// Notes the registers that a load of unwritten shared memory leaves undefined; false if they can't be followed.
+#[cold]
+pub(super) fn begin(cx: &mut Cx<'_>, group: &Group) -> bool {
+    let pc = cx.pc();
+    let code = cx.code;
+    let (Home::Shared(rank), 0) = (group.home, cx.fragment.function) else {
+        return false;
+    };
+    let Some(Uses {
+        writes,
+        how: How::Loads(element),
+        ..
+    }) = code.uses.get(pc as usize)
+    else {
+        return false;
+    };
+    let element = u64::from(*element);
+    let mut began = false;
+    for (at, &row) in writes.iter().enumerate() {
+        let (mut lanes, mut first) = (0, None);
+        for lane in each(group.mask) {
+            let offset = group.offsets[lane] + element * at as u64;
+            let shared = &cx.blocks[rank as usize].shared;
+            if let Some(missing) = shared.first_unwritten(offset, element as usize) {
+                lanes |= 1 << lane;
+                first = first.or(Some(missing));
+            }
+        }
+        let Some(offset) = first else { continue };
+        let known = cx.blocks[rank as usize].undefined.get(&(offset / 4));
+        let origin = known.copied().unwrap_or(Origin {
+            pc,
+            lacks: Lacks::Shared { rank, offset },
+        });
+        let doubts = cx.warp.doubts.get_or_insert_default();
+        doubts.row(row).add(lanes, Some(origin));
+        began = true;
+    }
+    began
+}
+
+/// Before an instruction: whether its guard is defined. Lanes whose guard is not may or may not run it.
+#[cold]
+pub(crate) fn guard(cx: &mut Cx<'_>, guard: Option<Guard>) {
+    let (Some(guard), Some(uses)) = (guard, uses(cx)) else {
+        return;
+    };
+    let source = PredSrc {
+        pred: guard.pred,
+        negated: false,
+    };
+    let doubt = of_pred(cx, source, cx.fragment.mask);
+    if doubt.lanes == 0 {
+        return;
+    }
+    if matches!(uses.how, How::Computes | How::Selects(_) | How::Gates(_)) {
+        let doubts = cx.warp.doubts.get_or_insert_default();
+        for &row in &uses.writes {
+            doubts.row(row).add(doubt.lanes, doubt.origin);
+        }
+        for pred in &uses.decides {
+            doubts.pred(pred.0).add(doubt.lanes, doubt.origin);
+        }
+        return;
+    }
+    tell(cx, doubt);
+    if let Some(doubts) = &mut cx.warp.doubts {
+        doubts.pred(guard.pred.0).lanes &= !doubt.lanes;
+    }
+}
+
+/// Before an instruction runs: reports the effect of what it reads, and notes what becomes of its results.
+#[cold]
+pub(crate) fn before(cx: &mut Cx<'_>) {
+    let Some(uses) = uses(cx) else {
+        return;
+    };
+    let mask = cx.mask;
+    let all = |cx: &Cx<'_>| {
+        let mut all = Doubt::default();
+        for &row in &uses.reads {
+            let one = of_row(cx, row, mask);
+            all.add(one.lanes, one.origin);
+        }
+        for &source in &uses.asks {
+            let one = of_pred(cx, source, mask);
+            all.add(one.lanes, one.origin);
+        }
+        all
+    };
+    let made = match &uses.how {
+        How::Computes => all(cx),
+        How::Selects(select) => {
+            let (chosen, mut made) = match select.by {
+                Ok(source) => (cx.pred(source), of_pred(cx, source, mask)),
+                Err(constant) => (constant, Doubt::default()),
+            };
+            for (row, lanes) in select.from.into_iter().zip([chosen, !chosen]) {
+                if let Some(row) = row {
+                    let one = of_row(cx, row, mask & lanes);
+                    made.add(one.lanes, one.origin);
+                }
+            }
+            made
+        }
+        How::Gates(gate) => {
+            let mut made = all(cx);
+            made.lanes &= !decided(cx, *gate, mask);
+            made
+        }
+        // The results of both are known behind them.
+        How::Shuffles | How::Loads(_) => {
+            let skipped = usize::from(matches!(uses.how, How::Shuffles));
+            for &row in uses.reads.iter().skip(skipped) {
+                act(cx, row, mask);
+            }
+            Doubt::default()
+        }
+        How::Stores(_, stored) => {
+            for &row in &uses.reads {
+                if !stored.contains(&Some(row)) {
+                    act(cx, row, mask);
+                }
+            }
+            if let Some(doubts) = &mut cx.warp.doubts {
+                doubts.stores.clear();
+            }
+            Doubt::default()
+        }
+        How::Acts => {
+            for &row in &uses.reads {
+                act(cx, row, mask);
+            }
+            for &source in &uses.asks {
+                let doubt = of_pred(cx, source, mask);
+                if doubt.lanes != 0 {
+                    tell(cx, doubt);
+                    if let Some(doubts) = &mut cx.warp.doubts {
+                        doubts.pred(source.pred.0).lanes &= !doubt.lanes;
+                    }
+                }
+            }
+            Doubt::default()
+        }
+    };
+    // A shuffle reads its own result's register in other lanes.
+    if matches!(uses.how, How::Shuffles) {
+        return;
+    }
+    let Some(doubts) = &mut cx.warp.doubts else {
+        return;
+    };
+    for &row in &uses.writes {
+        doubts.row(row).set(mask, made);
+    }
+    for pred in &uses.decides {
+        doubts.pred(pred.0).set(mask, made);
+    }
+}
+
+/// After an instruction has run.
+#[cold]
+pub(crate) fn after(cx: &mut Cx<'_>, uses: &Uses, mask: Mask) {
+    match &uses.how {
+        How::Shuffles => {
+            let Some(doubts) = &mut cx.warp.doubts else {
+                return;
+            };
+            let value = uses.reads.first();
+            let passed = value.map_or_else(Doubt::default, |&row| *doubts.row(row));
+            let from = doubts.shuffled;
+            let lanes = each(mask)
+                .filter(|&lane| passed.lanes >> (from[lane] & 31) & 1 != 0)
+                .fold(0, |lanes, lane| lanes | 1 << lane);
+            let made = Doubt { lanes, ..passed };
+            for &row in &uses.writes {
+                doubts.row(row).set(mask, made);
+            }
+            for pred in &uses.decides {
+                doubts.pred(pred.0).set(mask, Doubt::default());
+            }
+        }
+        How::Stores(element, stored) => stores(cx, *element, stored, mask),
+        _ => {}
+    }
+    if cx
+        .warp
+        .doubts
+        .as_ref()
+        .is_some_and(|doubts| doubts.is_over())
+    {
+        cx.warp.doubts = None;
+    }
+}
+
+/// Leaves cells unwritten that a store gave an undefined value to; reports it where the memory is not a block's.
+fn stores(cx: &mut Cx<'_>, element: u32, stored: &[Option<u32>], mask: Mask) {
+    let groups = match &mut cx.warp.doubts {
+        Some(doubts) => std::mem::take(&mut doubts.stores),
+        None => return,
+    };
+    for (at, row) in stored.iter().enumerate() {
+        let Some(row) = *row else { continue };
+        let doubt = of_row(cx, row, mask);
+        let Some(origin) = doubt.origin else { continue };
+        let mut rest = doubt.lanes;
+        for (rank, lanes, offsets) in &groups {
+            for lane in each(rest & lanes) {
+                let offset = offsets[lane] + u64::from(element) * at as u64;
+                let block = &mut cx.blocks[*rank as usize];
+                block.shared.unmark(offset, element as usize);
+                for cell in offset / 4..(offset + u64::from(element)).div_ceil(4) {
+                    block.undefined.insert(cell, origin);
+                }
+            }
+            rest &= !lanes;
+        }
+        if rest != 0 {
+            tell(
+                cx,
+                Doubt {
+                    lanes: rest,
+                    ..doubt
+                },
+            );
+            if let Some(doubts) = &mut cx.warp.doubts {
+                doubts.row(row).lanes &= !rest;
+            }
+        }
+    }
+}
+
+/// What the instruction at hand does with values; none in functions, which are not followed.
+pub(crate) fn uses<'a>(cx: &Cx<'a>) -> Option<&'a Uses> {
+    let own = cx.fragment.function == 0;
+    own.then(|| cx.code.uses.get(cx.pc() as usize)).flatten()
+}
+
+/// Lanes in which a defined predicate decides a result alone.
+fn decided(cx: &Cx<'_>, gate: Gate, mask: Mask) -> Mask {
+    let (decides, of) = match gate {
+        Gate::Both { decides, of } => (decides, of),
+        Gate::With { decides, pred } => (decides, [Ok(pred), Err(if decides { 0 } else { ALL })]),
+    };
+    of.into_iter().fold(0, |lanes, source| {
+        let (bits, known) = match source {
+            Ok(source) => (cx.pred(source), !of_pred(cx, source, mask).lanes),
+            Err(constant) => (constant, ALL),
+        };
+        lanes | known & if decides { bits } else { !bits }
+    })
+}
+
+fn of_row(cx: &Cx<'_>, row: u32, mask: Mask) -> Doubt {
+    let doubts = cx.warp.doubts.as_ref();
+    let doubt = doubts.and_then(|doubts| doubts.rows.get(row as usize));
+    doubt.copied().unwrap_or_default().within(mask)
+}
+
+fn of_pred(cx: &Cx<'_>, source: PredSrc, mask: Mask) -> Doubt {
+    let doubts = cx.warp.doubts.as_ref();
+    let doubt = doubts.and_then(|doubts| doubts.preds.get(source.pred.0 as usize));
+    doubt.copied().unwrap_or_default().within(mask)
+}
+
+/// Reports the effect of a register that is not defined. Once is enough for what comes of it.
+fn act(cx: &mut Cx<'_>, row: u32, mask: Mask) {
+    let doubt = of_row(cx, row, mask);
+    if doubt.lanes != 0 {
+        tell(cx, doubt);
+        if let Some(doubts) = &mut cx.warp.doubts {
+            doubts.row(row).lanes &= !doubt.lanes;
+        }
+    }
+}
+
+fn tell(cx: &mut Cx<'_>, doubt: Doubt) {
+    if let Some(origin) = doubt.origin {
+        report(cx, doubt.lanes, origin);
+    }
+}
+
+/// Reports the effect of a value that is not defined, where it was read first.
+#[cold]
+pub(crate) fn report(cx: &mut Cx<'_>, lanes: Mask, Origin { pc, lacks }: Origin) {
+    let here = std::mem::replace(&mut cx.fragment.pc, pc);
+    let rule = match lacks {
+        Lacks::Register(_) => rule::REGISTER_UNWRITTEN,
+        Lacks::Lane => rule::INACTIVE_LANE,
+        Lacks::Column(_) => rule::TENSOR_UNWRITTEN,
+        Lacks::Shared { .. } => rule::SHARED_UNWRITTEN,
+    };
+    cx.report(rule, lanes, |cx, mut told| {
+        let help;
+        (told.message, help) = match lacks {
+            Lacks::Register(number) => {
+                let message = match cx.code.watched.unset.get(number as usize) {
+                    Some(name) if !name.is_empty() => {
+                        format!("uses register `{name}`, which nothing has set")
+                    }
+                    _ => "uses a register that nothing has set".to_owned(),
+                };
+                let help = "set it on every path that leads here; a register has no first value";
+                (message, help)
+            }
+            Lacks::Lane => (
+                "takes a value from a lane that takes no part: the value is not defined".to_owned(),
+                "shuffle from lanes that are in the mask and run the instruction",
+            ),
+            Lacks::Column(column) => unwritten_column(What::Load, column as usize),
+            Lacks::Shared { rank, offset } => (
+                format!(
+                    "reads {}, which nothing has written",
+                    place(cx, Home::Shared(rank), offset)
+                ),
+                "write it before it is read; if another thread does, wait for that thread",
+            ),
+        };
+        if here != pc {
+            told = told.other(cx.code.span(here), "what comes of it has an effect here");
+        }
+        told.help(help)
+    });
+    cx.fragment.pc = here;
+}
