@@ -446,6 +446,12 @@ impl Program {
                 };
                 return wrong(param.span, told, help);
             }
+            if let Ok(pointer) = value[..].try_into() {
+                let name = Some(param.name.as_str());
+                let says = name.filter(|name| !name.ends_with(&format!("_param_{at}")));
+                let address = u64::from_le_bytes(pointer);
+                machine.global.point_out(address, at, says);
+            }
             bytes[start..end].copy_from_slice(&value);
         }
         machine.params = Region::of(bytes);

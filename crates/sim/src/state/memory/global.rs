@@ -101,6 +101,24 @@ impl Global {
         self.allocations.insert(at, one);
     }
 
+    /// Notes that an argument points into an allocation: it is told beside the allocation's own name, if that
+    /// is no name of the program's; `name` is the parameter's, where it says more than its number.
+    pub(crate) fn point_out(&mut self, address: u64, argument: usize, name: Option<&str>) {
+        let Some(at) = self.find(address) else {
+            return;
+        };
+        let known = &mut self.allocations[at].name;
+        match name {
+            Some(name) if known.ends_with(&format!("argument {argument}")) => {
+                known.push_str(&format!(" (`{name}`)"));
+            }
+            _ if known.contains(" of ") && !known.contains("argument ") => {
+                known.push_str(&format!(", argument {argument}"));
+            }
+            _ => {}
+        }
+    }
+
     /// The allocation at an address.
     #[inline]
     pub(crate) fn find(&mut self, address: u64) -> Option<usize> {
@@ -297,5 +315,23 @@ mod tests {
         );
         assert!(global.describe(b - 4).contains("4 bytes before argument 1"));
         assert!(global.describe(b + 4).contains("byte 4 of argument 1"));
+    }
+
+    #[test]
+    fn arguments_are_told_by_their_names() {
+        let mut global = Global::default();
+        let a = global.add("the buffer of argument 0".into(), 64, Region::unwritten(64));
+        let b = global.add("`malloc no. 1 of 8 bytes`".into(), 8, Region::unwritten(8));
+        let c = global.add("`x`".into(), 8, Region::unwritten(8));
+        for (at, (address, name)) in [(a, Some("state")), (b, None), (b, None), (c, None)]
+            .into_iter()
+            .enumerate()
+        {
+            global.point_out(address, at, name);
+        }
+        let told = |address| global.describe(address);
+        assert!(told(a).contains("of the buffer of argument 0 (`state`) ("));
+        assert!(told(b).contains("of `malloc no. 1 of 8 bytes`, argument 1 ("));
+        assert!(told(c).contains("of `x` ("));
     }
 }
