@@ -253,10 +253,9 @@ pub(crate) fn tell(
                 AccessKind::Async | AccessKind::Reduction | AccessKind::Delivered
             )
         })
+        && !super::doubt::begin(cx, group)
     {
-        if !super::doubt::begin(cx, group) {
-            report_unwritten(cx, group, offset);
-        }
+        report_unwritten(cx, group, offset);
     }
     if let Some((conflict, line)) = look.found
         && !(matches!(group.home, Home::Shared(_)) && is_ordered_in_shared(cx, &conflict))
