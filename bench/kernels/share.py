@@ -115,8 +115,14 @@ def beside(batch, batch_us, interactive, after, queued_us):
         times.append(start.elapsed_time(end) * 1e3)
     top_up()
     torch.cuda.synchronize()
-    watched = ends[0].elapsed_time(ends[-1]) * 1e3
-    return {"samples": times, "watched": watched, "ended": len(ends) - 1}
+    return seen(times, ends)
+
+
+def seen(times, ends):
+    """Of the visits' times and the ends of the batch's launches: a few short visits may be over
+    before two launches of a long batch have ended."""
+    watched = ends[0].elapsed_time(ends[-1]) * 1e3 if ends else 0
+    return {"samples": times, "watched": watched, "ended": max(len(ends) - 1, 0)}
 
 
 def uniform(dtype, *shape):
@@ -217,4 +223,5 @@ def main():
             say(beside(batch, asked["batch_us"], call, asked["after"], asked["queued_us"]))
 
 
-main()
+if __name__ == "__main__":
+    main()
