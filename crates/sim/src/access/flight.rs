@@ -135,6 +135,10 @@ pub(crate) struct Minds<'a> {
     pub(crate) reads: bool,
     /// Generic-proxy accesses without a proxy fence for this memory, even if they happen before.
     pub(crate) fence: Option<Behind>,
+    /// Those alone that happen before the start: another check is about the others.
+    pub(crate) ordered: bool,
+    /// Weak ones alone.
+    pub(crate) weak: bool,
     /// But not the asynchronous ones of these instructions.
     pub(crate) but: &'a [u32],
 }
@@ -148,13 +152,23 @@ pub(crate) fn unready(
     range: std::ops::Range<u64>,
     minds: Minds<'_>,
 ) -> Option<Unready> {
-    let Minds { reads, fence, but } = minds;
+    let Minds {
+        reads,
+        fence,
+        ordered,
+        weak,
+        but,
+    } = minds;
     let mut found: Option<Unready> = None;
     // A cache of the last access that was ordered and fenced: a tile has few different ones.
     let mut ready = None;
     each_line(range, |at, bytes| {
         region.history.each(at, bytes, |seen| {
-            if found.is_some_and(|found| !found.known) || !(seen.write || reads) {
+            if found.is_some_and(|found| ordered || !found.known) || !(seen.write || reads) {
+                return;
+            }
+            let strong = seen.kind.scope().is_some();
+            if weak && strong {
                 return;
             }
             if matches!(seen.kind, AccessKind::Async | AccessKind::Delivered)
@@ -173,18 +187,19 @@ pub(crate) fn unready(
             let is_fenced = |access: (Agent, u32, u8)| {
                 fence.is_none_or(|memory| clock.knows_fenced(memory, access, lane))
             };
-            let known = is_known(access);
+            let mut known = is_known(access);
             let fenced = seen.kind.by_proxy() || is_fenced(access);
             if known && fenced {
                 ready = Some((access, seen.kind));
-            } else if seen.kind.scope().is_some() {
+            } else if strong {
                 // It comes after a strong write whose value it comes after a read of.
-                let mut observers = region.history.observers(at, seen);
-                if observers.any(|one| is_known(one) && is_fenced(one)) {
+                let observers = || region.history.observers(at, seen);
+                if observers().any(|one| is_known(one) && is_fenced(one)) {
                     return;
                 }
+                known |= !seen.kind.by_proxy() && observers().any(is_known);
             }
-            if !known || (!fenced && found.is_none()) {
+            if !known && !ordered || known && !fenced && found.is_none() {
                 found = Some(Unready {
                     offset: at * LINE as u64 + u64::from(seen.byte),
                     agent: seen.agent,

@@ -240,7 +240,7 @@ impl History {
         line.access(access, clock, geography, floor)
     }
 
-    /// The first conflict that a write to a line would have now. Records nothing.
+    /// The first conflict that an access to a line would have now. Records nothing.
     pub(crate) fn foresee(
         &mut self,
         line: u64,

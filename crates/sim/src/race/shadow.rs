@@ -280,7 +280,7 @@ impl Line {
         conflict
     }
 
-    /// The first conflict that a write would have now.
+    /// The first conflict that an access would have now.
     pub(super) fn foresee(
         &self,
         access: &Access<'_>,
@@ -291,6 +291,7 @@ impl Line {
             let overlap = trace.bytes & access.bytes;
             let kinds = [trace.kind, access.kind];
             let harmless = overlap == 0
+                || !(trace.write || access.write)
                 || clock.knows_all(trace.agent, trace.clock)
                 || geography.morally_strong(kinds, trace.agent, clock.agent)
                 || trace.is_repeated_by(access, clock.agent);
@@ -374,6 +375,9 @@ impl Line {
         // The value of a strong write may be seen.
         let carried = if write { bytes } else { 0 };
         let more = self.more.get_or_insert_default();
+        if !write && bytes & !more.crowded == 0 {
+            return;
+        }
         more.list.extend(self.plain.take());
         more.quiet = false;
         if write {
@@ -395,6 +399,9 @@ impl Line {
             trace.cells |= cell_mask(bytes, 2, 0);
             trace.carried |= carried;
         } else {
+            if more.list.len() >= MOST_TRACES {
+                more.list.remove(0);
+            }
             more.list.push(Trace {
                 agent,
                 clock,
@@ -435,7 +442,9 @@ impl Traces {
         for trace in &self.list {
             if trace.write {
                 written |= trace.bytes;
-            } else if geography.block(trace.agent) != geography.block(agent) {
+            } else if !trace.kind.by_proxy()
+                && geography.block(trace.agent) != geography.block(agent)
+            {
                 read |= trace.bytes;
             }
         }

@@ -1,6 +1,6 @@
 //! What PTX's memory model says of a run, by brute force.
 
-use crate::kernel::{Act, GLOBAL, Kernel, Of, Order, RESULTS, SUM, Scope};
+use crate::kernel::{Act, From, GLOBAL, Kernel, Of, Order, RESULTS, SUM, Scope};
 
 /// Something that a thread did, or that the async proxy did for it.
 #[derive(Clone, Copy, Debug)]
@@ -16,9 +16,9 @@ pub(crate) struct Event {
 /// A part of what the async proxy does, and the event that has started it.
 #[derive(Clone, Copy, Debug)]
 enum Part {
-    /// It reads the source, or writes what it brings in.
+    /// It reads a box, or writes what it brings in.
     Box(usize),
-    /// It adds to the sum.
+    /// It adds to the sum, writes it, or reads it.
     Sum(usize),
 }
 
@@ -40,18 +40,20 @@ impl Event {
 
     /// Whether it adds to the sum: as an atomic does, of the scope of the GPU.
     fn reduces(self) -> bool {
-        matches!(self.part, Some(Part::Sum(_)))
+        matches!((self.act, self.part), (Act::Reduce(_), Some(Part::Sum(_))))
     }
 
     fn place(self) -> Option<Place> {
         let at = match self.act {
-            _ if self.reduces() => SUM,
+            _ if matches!(self.part, Some(Part::Sum(_))) => SUM,
             Act::Load(place, _) | Act::Store(place, ..) | Act::Swap(place, ..) => place,
-            Act::CopyIn(place) | Act::CopyOut(place) | Act::Reduce(place) if self.by_proxy() => {
+            Act::CopyIn(place, _) | Act::CopyOut(place) | Act::Reduce(place) | Act::Put(place)
+                if self.by_proxy() =>
+            {
                 place
             }
             Act::Arrive(_) | Act::Look(Of::Arrivals, _) => ARRIVALS,
-            Act::CopyIn(_) | Act::Look(Of::Copy, _) => COPY,
+            Act::CopyIn(..) | Act::Look(Of::Copy, _) => COPY,
             _ => return None,
         };
         let global = at < GLOBAL || at == SUM;
@@ -63,8 +65,8 @@ impl Event {
             Act::Load(_, order) | Act::Store(_, order, _) | Act::Swap(_, order, _) => order,
             Act::Arrive(order) | Act::Look(_, order) => order,
             // It arrives when it announces its bytes, and when it has brought them.
-            Act::CopyIn(_) if self.by_proxy() => Order::Release(Scope::Cluster),
-            Act::CopyIn(_) => Order::Release(Scope::Cta),
+            Act::CopyIn(..) if self.by_proxy() => Order::Release(Scope::Cluster),
+            Act::CopyIn(..) => Order::Release(Scope::Cta),
             _ => Order::Weak,
         }
     }
@@ -76,17 +78,17 @@ impl Event {
     }
 
     fn writes(self) -> bool {
-        match self.act {
-            Act::Store(..) | Act::Swap(..) => true,
-            Act::CopyIn(_) => self.by_proxy(),
-            _ => self.reduces(),
+        match (self.act, self.part) {
+            (Act::Store(..) | Act::Swap(..), _) => true,
+            (Act::CopyIn(..), part) => matches!(part, Some(Part::Box(_))),
+            (_, part) => matches!(part, Some(Part::Sum(_))),
         }
     }
 
     /// Whether it is a strong write, of memory or of an mbarrier.
     fn signals(self) -> bool {
         self.order() != Order::Weak && self.writes()
-            || matches!(self.act, Act::Arrive(_) | Act::CopyIn(_))
+            || matches!(self.act, Act::Arrive(_) | Act::CopyIn(..))
     }
 
     /// Whether it sees what the other has written.
@@ -94,7 +96,7 @@ impl Event {
         let done = self.saw == 1;
         match (other.act, self.act) {
             (Act::Arrive(_), Act::Look(Of::Arrivals, _)) => done && self.block() == other.block(),
-            (Act::CopyIn(_), Act::Look(Of::Copy, _)) => done && self.block() == other.block(),
+            (Act::CopyIn(..), Act::Look(Of::Copy, _)) => done && self.block() == other.block(),
             (Act::Store(.., value) | Act::Swap(.., value), Act::Load(..) | Act::Swap(..)) => {
                 self.place() == other.place() && self.saw == value
             }
@@ -139,8 +141,10 @@ impl Execution {
         let started = events.clone();
         for (at, event) in started.into_iter().enumerate() {
             let parts: &[Part] = match event.act {
-                Act::CopyIn(_) | Act::CopyOut(_) => &[Part::Box(at)],
-                Act::Reduce(_) => &[Part::Box(at), Part::Sum(at)],
+                Act::CopyIn(_, From::Still) | Act::CopyOut(_) => &[Part::Box(at)],
+                Act::CopyIn(_, From::Sum) | Act::Reduce(_) | Act::Put(_) => {
+                    &[Part::Box(at), Part::Sum(at)]
+                }
                 _ => &[],
             };
             events.extend(parts.iter().map(|&part| Event {
@@ -243,10 +247,10 @@ impl Execution {
             }
             for b in started + 1..count {
                 let other = self.events[b];
-                let grouped = matches!(one.act, Act::CopyOut(_) | Act::Reduce(_));
+                let grouped = matches!(one.act, Act::CopyOut(_) | Act::Reduce(_) | Act::Put(_));
                 let waits = match other.act {
                     Act::Wait => grouped,
-                    Act::ReadWait => grouped && !one.reduces(),
+                    Act::ReadWait => grouped && !one.writes(),
                     _ => false,
                 };
                 if one.by_proxy() && waits && other.thread == one.thread {

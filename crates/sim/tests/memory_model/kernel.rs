@@ -6,7 +6,8 @@ use std::fmt::Write;
 pub(crate) const GLOBAL: usize = 3;
 /// Boxes of 16 bytes of each block's shared memory; places from [`GLOBAL`] on.
 pub(crate) const SHARED: usize = 2;
-/// The place in global memory that reductions add to, 16 bytes behind the words.
+/// The place in global memory that reductions add to and that is copied both ways, 16 bytes
+/// behind the words.
 pub(crate) const SUM: usize = GLOBAL + SHARED;
 /// Words of global memory.
 pub(crate) const WORDS: usize = 8;
@@ -92,15 +93,26 @@ pub(crate) enum Act {
     CopyOut(usize),
     /// A bulk reduction from a box of shared memory to [`SUM`], in a group of its own.
     Reduce(usize),
+    /// A bulk copy from a box of shared memory to [`SUM`], in a group of its own.
+    Put(usize),
     /// Waits until the copies of the thread have read their sources.
     ReadWait,
     /// Waits until they are over.
     Wait,
     /// A bulk copy into a box of shared memory, announced and told to the block's other
     /// mbarrier; one a block.
-    CopyIn(usize),
+    CopyIn(usize, From),
     /// Some nanoseconds, so that runs differ.
     Sleep(u32),
+}
+
+/// Where a copy comes from.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum From {
+    /// Memory that nobody writes.
+    Still,
+    /// [`SUM`].
+    Sum,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -130,6 +142,16 @@ impl Random {
     }
 }
 
+/// What the async proxy does with global memory that threads use.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Kind {
+    Nothing,
+    /// It adds to it.
+    Reductions,
+    /// It copies it both ways.
+    Copies,
+}
+
 /// What each thread does, and whether the two blocks are a cluster.
 pub(crate) struct Kernel {
     pub(crate) threads: Vec<Vec<Act>>,
@@ -137,8 +159,8 @@ pub(crate) struct Kernel {
 }
 
 impl Kernel {
-    /// One of many, with bulk reductions or without.
-    pub(crate) fn random(random: &mut Random, reductions: bool) -> Kernel {
+    /// One of many.
+    pub(crate) fn random(random: &mut Random, kind: Kind) -> Kernel {
         let clustered = random.below(2) == 0;
         let proxies = random.below(2) == 0;
         let barriers = [random.below(2), random.below(2)];
@@ -151,8 +173,10 @@ impl Kernel {
             }
             for _ in 0..random.below(5) {
                 value += 1;
-                acts.push(if reductions && random.below(4) > 0 {
+                acts.push(if kind == Kind::Reductions && random.below(4) > 0 {
                     of_reductions(random, value)
+                } else if kind == Kind::Copies && random.below(2) > 0 {
+                    of_copies(random, value)
                 } else if proxies && random.below(3) > 0 {
                     of_proxies(random, value)
                 } else {
@@ -169,8 +193,12 @@ impl Kernel {
             for _ in 0..barriers[thread / 2] {
                 insert(Act::Barrier);
             }
-            if proxies && thread % 2 == 0 && copies_in[thread / 2] == 1 {
-                insert(Act::CopyIn(GLOBAL));
+            let (copies, from) = match kind {
+                Kind::Copies => (true, From::Sum),
+                _ => (proxies, From::Still),
+            };
+            if copies && thread % 2 == 0 && copies_in[thread / 2] == 1 {
+                insert(Act::CopyIn(GLOBAL, from));
             }
             acts
         });
@@ -220,11 +248,11 @@ impl Kernel {
             }
             if acts
                 .iter()
-                .any(|act| matches!(act, Act::CopyOut(_) | Act::Reduce(_)))
+                .any(|act| matches!(act, Act::CopyOut(_) | Act::Reduce(_) | Act::Put(_)))
             {
                 ptx.push_str("cp.async.bulk.wait_group 0;\n");
             }
-            if acts.iter().any(|act| matches!(act, Act::CopyIn(_))) {
+            if acts.iter().any(|act| matches!(act, Act::CopyIn(..))) {
                 let _ = writeln!(
                     ptx,
                     "W{thread}:\nmbarrier.try_wait.parity.shared::cta.b64 p, [own_], 0;\n@!p bra W{thread};"
@@ -291,6 +319,27 @@ fn of_reductions(random: &mut Random, value: u32) -> Act {
         12..15 => Act::Wait,
         15 => Act::ReadWait,
         16 => Act::CopyOut(place),
+        _ => Act::Fence(random.scope()),
+    }
+}
+
+/// Copies from and to global memory, and what uses it and their boxes.
+fn of_copies(random: &mut Random, value: u32) -> Act {
+    let place = GLOBAL + random.below(SHARED as u32) as usize;
+    let scope = [Scope::Cta, Scope::Cluster][random.below(2) as usize];
+    match random.below(20) {
+        0 => Act::Load(SUM, Order::Weak),
+        1 | 2 => Act::Store(SUM, Order::Weak, value),
+        3 => Act::Load(SUM, Order::Relaxed(random.scope())),
+        4 => Act::Load(SUM, Order::Acquire(random.scope())),
+        5 => Act::Store(SUM, Order::Release(random.scope()), value),
+        6 => Act::Swap(SUM, Order::Both(random.scope()), value),
+        7..10 => Act::Put(place),
+        10 => Act::Store(place, Order::Weak, value),
+        11..14 => Act::ProxyFence,
+        14 => Act::Wait,
+        15 => Act::ReadWait,
+        16..19 => Act::Look(Of::Copy, Order::Acquire(scope)),
         _ => Act::Fence(random.scope()),
     }
 }
@@ -366,14 +415,26 @@ fn write_act(ptx: &mut String, act: Act, slot: usize, result: &mut usize) {
                  cp.async.bulk.commit_group;"
             )
         }
+        Act::Put(place) => {
+            let (_, from) = address(place);
+            writeln!(
+                ptx,
+                "cp.async.bulk.global.shared::cta.bulk_group [m+16], {from}, 16;\n\
+                 cp.async.bulk.commit_group;"
+            )
+        }
         Act::ReadWait => writeln!(ptx, "cp.async.bulk.wait_group.read 0;"),
         Act::Wait => writeln!(ptx, "cp.async.bulk.wait_group 0;"),
-        Act::CopyIn(place) => {
+        Act::CopyIn(place, from) => {
             let (_, to) = address(place);
+            let from = match from {
+                From::Still => "c",
+                From::Sum => "m+16",
+            };
             writeln!(
                 ptx,
                 "mbarrier.arrive.expect_tx.release.cta.shared::cta.b64 _, [own_], 16;\n\
-                 cp.async.bulk.shared::cluster.global.mbarrier::complete_tx::bytes {to}, [c], 16, [own_];"
+                 cp.async.bulk.shared::cluster.global.mbarrier::complete_tx::bytes {to}, [{from}], 16, [own_];"
             )
         }
         Act::Sleep(time) => writeln!(ptx, "nanosleep.u32 {time};"),

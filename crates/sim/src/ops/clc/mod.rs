@@ -290,6 +290,8 @@ fn check_slot(cx: &mut Cx<'_>, lane: usize, rank: u32, slot: u32) {
         flight::Minds {
             reads: true,
             fence: Some(Behind::Shared),
+            ordered: false,
+            weak: false,
             but: &[],
         },
     );

@@ -114,9 +114,9 @@ impl Cx<'_> {
         }
     }
 
-    /// Records an access of one lane to a stretch of memory, and checks it. A reduction is only
-    /// checked: it is over when its group is, and recorded as that group's. `same` says that a write
-    /// leaves the bytes as they are.
+    /// Records an access of one lane to a stretch of memory, and checks it. What the async proxy does
+    /// is only checked: it is over when its group or its mbarrier's phase is, and recorded as theirs.
+    /// `same` says that a write leaves the bytes as they are.
     pub(super) fn touch_range(
         &mut self,
         lane: usize,
@@ -150,6 +150,9 @@ impl Cx<'_> {
                 let minds = flight::Minds {
                     reads: write,
                     fence: Some(Behind::Global),
+                    ordered: true,
+                    // Atomics of both proxies meet in the L2 cache.
+                    weak: reduces,
                     but: &[],
                 };
                 let clock = &self.warp.clock;
@@ -180,7 +183,7 @@ impl Cx<'_> {
                 };
                 let (clock, history) = (&self.warp.clock, &mut region.history);
                 let floor = crate::access::look::floor(self.team, home);
-                let conflict = match reduces {
+                let conflict = match kind.by_proxy() {
                     true => history.foresee(line, &access, clock, geography, floor),
                     false => history.access(line, &access, clock, geography, floor),
                 };
@@ -210,10 +213,7 @@ impl Cx<'_> {
         let found = found.filter(|(conflict, _)| !(harmless && conflict.their_write));
         if let Some((conflict, offset)) = found {
             report_race(self, home, offset, conflict, does, kind);
-        } else if let Some(unfenced) = unfenced.filter(|one| {
-            // Atomics of both proxies meet in the L2 cache.
-            one.known && !(write && one.kind.scope().is_some())
-        }) {
+        } else if let Some(unfenced) = unfenced {
             let them = self.whom(unfenced.agent, unfenced.lane);
             // A reduction reads what a store has left, too.
             let (code, to) = match write && !(kind == AccessKind::Reduction && unfenced.write) {
@@ -274,6 +274,8 @@ impl Cx<'_> {
             flight::Minds {
                 reads: false,
                 fence: Some(Behind::Shared),
+                ordered: false,
+                weak: false,
                 but: &[],
             },
         );
@@ -330,6 +332,8 @@ impl Cx<'_> {
             flight::Minds {
                 reads: true,
                 fence: fence.then_some(Behind::Shared),
+                ordered: false,
+                weak: false,
                 but: block.flights.reductions(reduces),
             },
         );

@@ -171,7 +171,7 @@ impl Bulk {
         if targets.is_empty() {
             return;
         }
-        let Some((data, sent)) = self.taken(cx, &moved, other) else {
+        let Some((data, sent)) = self.taken(cx, &moved, other, (&targets, barrier)) else {
             return;
         };
         let (start, end) = (u64::from(target.1), u64::from(target.1) + moved.total);
@@ -251,8 +251,14 @@ impl Bulk {
     }
 
     /// The data of a copy into shared memory, and where it is held at its source if that
-    /// is a peer's.
-    fn taken(&self, cx: &mut Cx<'_>, moved: &Move, other: u64) -> Option<(Vec<u8>, SharedOrigin)> {
+    /// is a peer's. It is read until the mbarriers of its targets say that it is there.
+    fn taken(
+        &self,
+        cx: &mut Cx<'_>,
+        moved: &Move,
+        other: u64,
+        (targets, barrier): (&[(u32, u32)], u32),
+    ) -> Option<(Vec<u8>, SharedOrigin)> {
         let lane = moved.lane;
         if self.to_peer {
             let (rank, source) = cx.shared_place(lane, other)?;
@@ -266,16 +272,29 @@ impl Bulk {
                 .to_vec();
             return Some((data, Some((rank, u64::from(source)))));
         }
+        let (checks, pc) = (cx.machine.options.checks, cx.pc());
         let mut data = vec![0u8; moved.total as usize];
         for piece in &moved.pieces {
             let range = piece.shared as usize..(piece.shared + piece.len) as usize;
             match piece.global {
                 Some(address) => {
                     let (home, offset) = cx.global_place(lane, address, piece.len, Does::Reads)?;
-                    let read = (Does::Reads, AccessKind::Plain);
+                    let read = (Does::Reads, AccessKind::Async);
                     cx.touch_range(lane, (home, offset, piece.len), read, false);
-                    if let Some(region) = cx.region(home) {
-                        data[range].copy_from_slice(region.bytes(offset, piece.len as usize));
+                    let Some(region) = cx.region(home) else {
+                        continue;
+                    };
+                    data[range].copy_from_slice(region.bytes(offset, piece.len as usize));
+                    if !checks.races || region.history.is_still() {
+                        continue;
+                    }
+                    let source = offset..offset + piece.len;
+                    for &(_, rank) in targets {
+                        let barriers = &cx.blocks[rank as usize].mbarriers;
+                        let end = barriers.get(barrier).map(Mbarrier::stamp);
+                        if let (Some(end), Some(region)) = (end, cx.region(home)) {
+                            flight::reads(region, source.clone(), end, pc);
+                        }
                     }
                 }
                 None => {
