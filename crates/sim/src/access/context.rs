@@ -2,7 +2,7 @@
 
 use crate::code::{Code, Flow, Pred, PredSrc, Slot, Wait};
 use crate::lanes::{ALL, LANES, Lane, Mask, Row, first, wide};
-use crate::race::clock::{ASYNCHRONOUS, Agent, SEVERAL};
+use crate::race::clock::{ASYNCHRONOUS, Agent, Clock, Known, SEVERAL};
 use crate::state::block::Block;
 use crate::state::machine::Machine;
 use crate::state::team::Team;
@@ -245,12 +245,22 @@ impl Cx<'_> {
     /// Whether some event of a block of the cluster happens before this lane, so that the block
     /// must have started.
     pub(crate) fn has_heard_of(&self, rank: u32, lane: usize) -> bool {
-        // A phase of the cluster's barrier has completed: all blocks have started.
-        if rank == self.warp.rank || self.team.cluster_barrier.phase > 0 {
+        if rank == self.warp.rank {
             return true;
         }
         let warps = self.machine.geography.warps_per_block;
         let first = self.team.first + rank * warps;
         (first..first + warps).any(|agent| self.warp.clock.has_heard_of(agent, lane as u8))
+    }
+
+    /// The active lanes know from now on that these blocks of the cluster have started, and no more.
+    pub(crate) fn hear_of(&mut self, ranks: std::ops::Range<u32>) {
+        let warps = self.machine.geography.warps_per_block;
+        let mut started = Clock::default();
+        for rank in ranks {
+            started.learn(self.team.first + rank * warps, Known::all(1));
+        }
+        let (lanes, live) = (self.mask, self.warp.live);
+        self.warp.clock.acquire(&started, lanes, live);
     }
 }

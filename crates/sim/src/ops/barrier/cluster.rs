@@ -121,6 +121,10 @@ fn wait(cx: &mut Cx<'_>) -> Flow {
         }
         cx.warp.clock.acquire(clock, lanes, live);
     }
+    if cx.warp.cluster_phase == 0 {
+        // Whoever has arrived has started, with a release or without.
+        cx.hear_of(0..cx.blocks.len() as u32);
+    }
     Flow::Next
 }
 

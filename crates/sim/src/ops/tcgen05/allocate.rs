@@ -1,6 +1,6 @@
 //! `tcgen05.alloc`, `tcgen05.dealloc` and `tcgen05.relinquish_alloc_permit`.
 
-use super::issue::{TensorAddress, check_group, check_peer, is_pair};
+use super::issue::{TensorAddress, check_group, check_there, is_pair};
 use crate::access::context::Cx;
 use crate::access::group::{Does, groups};
 use crate::access::look::watch;
@@ -108,6 +108,8 @@ fn run(
     {
         let allocator = &mut cx.block().allocator;
         (allocator.request, allocator.looks) = (None, 0);
+        let peer = cx.warp.rank ^ 1;
+        cx.hear_of(peer..peer + 1);
         then(cx, start);
         return Flow::Next;
     }
@@ -116,7 +118,7 @@ fn run(
         return Flow::Next;
     }
     if pair {
-        if !check_peer(cx, true) {
+        if !check_there(cx) {
             return Flow::Next;
         }
         let peer = (cx.warp.rank ^ 1) as usize;
@@ -132,8 +134,9 @@ fn run(
     let allocator = &mut cx.block().allocator;
     (allocator.request, allocator.looks) = (None, 0);
     if pair {
-        let peer = (cx.warp.rank ^ 1) as usize;
-        if let Some(request) = &mut cx.blocks[peer].allocator.request {
+        let peer = cx.warp.rank ^ 1;
+        cx.hear_of(peer..peer + 1);
+        if let Some(request) = &mut cx.blocks[peer as usize].allocator.request {
             request.answer = Some(start);
         }
     }

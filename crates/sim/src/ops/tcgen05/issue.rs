@@ -72,11 +72,7 @@ pub(super) fn check_peer(cx: &mut Cx<'_>, pair: bool) -> bool {
         return true;
     }
     let peer = cx.warp.rank ^ 1;
-    if cx.blocks[peer as usize].has_exited() {
-        cx.report(rule::PEER_EXITED, cx.mask, |_, mut told| {
-            told.message = format!("works with block rank {peer}, which has exited");
-            told.help("let the cluster meet (`barrier.cluster`) before any of its blocks exits")
-        });
+    if !check_there(cx) {
         return false;
     }
     if !cx.has_heard_of(peer, first(cx.mask)) {
@@ -86,6 +82,20 @@ pub(super) fn check_peer(cx: &mut Cx<'_>, pair: bool) -> bool {
                 "let the cluster meet once (`barrier.cluster.arrive` and `.wait`) before its blocks work in pairs",
             )
         });
+    }
+    true
+}
+
+/// Reports a peer that is gone, and returns whether it is not. What both blocks of a pair do together
+/// waits for one that has not started.
+pub(super) fn check_there(cx: &mut Cx<'_>) -> bool {
+    let peer = cx.warp.rank ^ 1;
+    if cx.blocks[peer as usize].has_exited() {
+        cx.report(rule::PEER_EXITED, cx.mask, |_, mut told| {
+            told.message = format!("works with block rank {peer}, which has exited");
+            told.help("let the cluster meet (`barrier.cluster`) before any of its blocks exits")
+        });
+        return false;
     }
     true
 }
