@@ -69,12 +69,15 @@ pub fn load_m16n16_b8(rows: &[[u8; 16]; 16]) -> [Lanes<u32>; 2] {
     })
 }
 
-/// `stmatrix.m16n8.trans.b8`: the reverse for eight columns. The result is eight
-/// rows of sixteen bytes: row `g` in memory is what lanes `4g` to `4g + 3` hold of
-/// it, sixteen elements of one column of the fragment.
+/// `stmatrix.m16n8.trans.b8`: the fragment is that of a sum of `mma`. Lane `4g + c` holds columns
+/// `2c` and `2c + 1` of row `g`, then those of row `g + 8`. The result is eight rows of
+/// sixteen bytes, each a column of the fragment.
 pub fn store_m16n8_b8(register: &Lanes<u32>) -> [[u8; 16]; 8] {
-    std::array::from_fn(|row| {
-        std::array::from_fn(|i| register[4 * row + i / 4].to_le_bytes()[i % 4])
+    std::array::from_fn(|column| {
+        std::array::from_fn(|row| {
+            let lane = 4 * (row % 8) + column / 2;
+            register[lane].to_le_bytes()[column % 2 + 2 * (row / 8)]
+        })
     })
 }
 
@@ -158,6 +161,19 @@ mod tests {
     }
 
     #[test]
+    fn a_sum_of_mma_is_stored_by_its_columns() {
+        // Row `r` and column `c` hold 8r + c, in the lanes and bytes that an `mma` leaves them in.
+        let register: Lanes<u32> = std::array::from_fn(|lane| {
+            let place = |j: usize| 8 * (lane / 4 + 8 * (j / 2)) + 2 * (lane % 4) + j % 2;
+            u32::from_le_bytes(std::array::from_fn(|j| place(j) as u8))
+        });
+        for (column, stored) in store_m16n8_b8(&register).iter().enumerate() {
+            let expected: [u8; 16] = std::array::from_fn(|row| (8 * row + column) as u8);
+            assert_eq!(*stored, expected, "column {column}");
+        }
+    }
+
+    #[test]
     fn bytes_and_less() {
         let rows: [[u8; 16]; 16] =
             std::array::from_fn(|r| std::array::from_fn(|c| (16 * r + c) as u8));
@@ -165,8 +181,6 @@ mod tests {
         assert_eq!(low[0], 0x3020_1000);
         assert_eq!(low[5], 0x7161_5141);
         assert_eq!(high[31], 0xffef_dfcf);
-        let stored = store_m16n8_b8(&low);
-        assert_eq!(stored[1], std::array::from_fn(|i| (16 * i + 1) as u8));
         let mut rows = [[0; 16]; 8];
         rows[1] = [0x41, 0x20, 0x0c, 0, 0, 0, 0, 0, 0, 0, 0, 0xfc, 9, 9, 9, 9];
         let six = load_m8n16_b8(&rows.map(|row| widen_b6(&row)));

@@ -181,17 +181,6 @@ fn report_early(cx: &mut Cx<'_>, one: &Use, wrote: bool, doing: Doing) {
         rule::TENSOR_TRANSFER_EARLY
     };
     let (name, mine) = (one.what.name(), doing.what.name());
-    let (agent, clock) = one.over;
-    if cx.warp.fences.has_missed(agent, clock, 0) {
-        cx.report(rule::NARROW_SCOPE, doing.lanes, |cx, mut told| {
-            told.message = format!(
-                "{mine} relies on a {name} of a peer block, and the wait for it says `.cta`, which does not hold that block"
-            );
-            told.other(cx.code.span(one.pc), format!("the {name} was started here"))
-                .help("wait with `.acquire.cluster` for what a peer commits")
-        });
-        return;
-    }
     cx.report(code, doing.lanes, |cx, mut told| {
         let verb = if doing.writes { "writes" } else { "reads" };
         let theirs = if wrote { "is going to write" } else { "may still be reading" };

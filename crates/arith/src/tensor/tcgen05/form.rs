@@ -123,11 +123,12 @@ impl Form {
         let wrong = |text: String| Err(Wrong(text));
         let scaled = kind.is_scaled();
         let packed = matches!(kind, MmaKind::Mxf4 | MmaKind::Mxf4nvf4 { .. });
-        // What is zero in every descriptor of this class.
+        // What is zero in every descriptor of this class. Bit 12 of a packed one is a version of the
+        // sparsity in the CuTe DSL's, which says nothing here.
         let reserved: u32 = match (scaled, packed) {
             (false, _) => 1 << 6 | 1 << 23 | 1 << 29,
             (true, false) => 0b11 | 1 << 3 | 1 << 6 | 0b111 << 24 | 1 << 31,
-            (true, true) => 0b11 | 1 << 3 | 1 << 6 | 1 << 12 | 0b11 << 15 | 0b111 << 24,
+            (true, true) => 0b11 | 1 << 3 | 1 << 6 | 0b11 << 15 | 0b111 << 24,
         };
         if bits & reserved != 0 {
             return wrong(format!(

@@ -36,6 +36,18 @@ fn what_no_descriptor_may_say() {
 }
 
 #[test]
+fn a_version_of_the_sparsity_says_nothing() {
+    // What the CuTe DSL writes for a pair of blocks, and the same without it.
+    let kind = MmaKind::Mxf4nvf4 { sixteen: true };
+    let usage = Usage {
+        pair: true,
+        ..Usage::default()
+    };
+    let of = |bits| Form::decode(kind, bits, usage).unwrap();
+    assert_eq!(of(0x0840_1480), of(0x0840_0480));
+}
+
+#[test]
 fn results_never_overlap_and_fill_their_columns() {
     let usage = |pair, ws| Usage {
         pair,

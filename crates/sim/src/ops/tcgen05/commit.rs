@@ -126,16 +126,18 @@ fn commit(cx: &mut Cx<'_>, lane: usize, ranks: &[u32], offset: u32) {
                 .help("the thread that starts the products commits them")
         });
     }
-    let mut clock = cx.warp.clock.release(1 << lane, cx.warp.live);
-    clock.learn(agent, Known::all(number + 1));
-    let clock = Arc::new(clock);
+    // That the operations are over is known to whoever waits, as of a copy. What the thread did
+    // before takes a scope that holds it.
+    let mut over = Clock::default();
+    over.learn(agent, Known::all(number + 1));
+    let told = Arc::new((over, cx.warp.clock.release(1 << lane, cx.warp.live)));
     for &rank in ranks {
         if !check_use(cx, lane, (rank, offset), Part::Counts) {
             continue;
         }
-        let clock = Arc::clone(&clock);
+        let told = Arc::clone(&told);
         cx.team.after(time, move |happening| {
-            arrive(happening, (rank, offset), &clock, rank != own, pc);
+            arrive(happening, (rank, offset), &told, rank != own, pc);
         });
     }
 }
@@ -144,7 +146,7 @@ fn commit(cx: &mut Cx<'_>, lane: usize, ranks: &[u32], offset: u32) {
 fn arrive(
     happening: &mut Happening<'_>,
     (rank, offset): (u32, u32),
-    clock: &Clock,
+    (over, clock): &(Clock, Clock),
     remote: bool,
     pc: u32,
 ) {
@@ -159,6 +161,7 @@ fn arrive(
         return;
     };
     if checks {
+        barrier.told.learn(over, false);
         barrier.told.learn(clock, remote);
     }
     let (pending, count) = (barrier.pending, barrier.count);
