@@ -126,30 +126,22 @@ fn commit(cx: &mut Cx<'_>, lane: usize, ranks: &[u32], offset: u32) {
                 .help("the thread that starts the products commits them")
         });
     }
-    // That the operations are over is known to whoever waits, as of a copy. What the thread did
-    // before takes a scope that holds it.
-    let mut over = Clock::default();
-    over.learn(agent, Known::all(number + 1));
-    let told = Arc::new((over, cx.warp.clock.release(1 << lane, cx.warp.live)));
+    let mut clock = cx.warp.clock.release(1 << lane, cx.warp.live);
+    clock.learn(agent, Known::all(number + 1));
+    let clock = Arc::new(clock);
     for &rank in ranks {
         if !check_use(cx, lane, (rank, offset), Part::Counts) {
             continue;
         }
-        let told = Arc::clone(&told);
+        let clock = Arc::clone(&clock);
         cx.team.after(time, move |happening| {
-            arrive(happening, (rank, offset), &told, rank != own, pc);
+            arrive(happening, (rank, offset), &clock, pc);
         });
     }
 }
 
 /// The arrival of a commit.
-fn arrive(
-    happening: &mut Happening<'_>,
-    (rank, offset): (u32, u32),
-    (over, clock): &(Clock, Clock),
-    remote: bool,
-    pc: u32,
-) {
+fn arrive(happening: &mut Happening<'_>, (rank, offset): (u32, u32), clock: &Clock, pc: u32) {
     let checks = happening.machine.options.checks.races;
     let Some(barrier) = happening.blocks[rank as usize].mbarriers.get_mut(offset) else {
         happening.report(
@@ -161,8 +153,9 @@ fn arrive(
         return;
     };
     if checks {
-        barrier.told.learn(over, false);
-        barrier.told.learn(clock, remote);
+        // The end of the operations, and what was before them, needs no scope: it is the own
+        // mbarrier that tells it.
+        barrier.told.learn(clock, false);
     }
     let (pending, count) = (barrier.pending, barrier.count);
     barrier.pending = pending.saturating_sub(1);
