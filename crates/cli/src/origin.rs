@@ -168,15 +168,26 @@ pub fn lifted(
 /// inlined there from another one.
 fn home(bodies: &[Body<'_>], source: &Source, span: Span) -> Option<(u32, u32, u32)> {
     let loc = loc_of(bodies, source, span)?;
-    let own = bodies
+    let here = (loc.file, loc.line, loc.column);
+    let body = bodies
         .iter()
-        .find(|body| (body.start..=body.end).contains(&span.start))
-        .and_then(|body| body.locs.first())
-        .map(|first| first.file);
-    Some(match &loc.inlined {
-        Some(call) if own != Some(loc.file) && own == Some(call.at.0) => call.at,
-        _ => (loc.file, loc.line, loc.column),
-    })
+        .find(|body| (body.start..=body.end).contains(&span.start))?;
+    let own = body.locs.first()?.file;
+    // Each call stands in a line that may be inlined itself, which was said before.
+    let (mut place, mut call, mut before) = (here, loc.inlined.as_ref(), loc.span.start);
+    while place.0 != own {
+        let Some(outer) = call else {
+            return Some(here);
+        };
+        place = outer.at;
+        let said =
+            body.locs.iter().rev().find(|loc| {
+                loc.span.start < before && (loc.file, loc.line, loc.column) == outer.at
+            });
+        call = said.and_then(|loc| loc.inlined.as_ref());
+        before = said.map_or(0, |loc| loc.span.start);
+    }
+    Some(place)
 }
 
 /// From a column to the end of its line; the whole line without a column.
@@ -235,6 +246,9 @@ st.global.u32 [%rd1+8], %r1;
 // end inline asm
 .loc 2 7 1, function_name $L__info_string0, inlined_at 1 5 3
 st.global.u32 [%rd1+4], %r1;
+.loc 2 8 1, function_name $L__info_string0, inlined_at 1 3 5
+.loc 2 9 1, function_name $L__info_string0, inlined_at 2 8 1
+st.global.u32 [%rd1+12], %r1;
 ret;
 }
 .file 1 \"KERNEL\"
@@ -289,6 +303,11 @@ $L__info_string0:
         );
         let (told, _) = lifted(&module, &source, &inlined).unwrap();
         assert_eq!(line(told.span), (5, "); store(x)"));
+        // A function that a function of another file calls.
+        let nested = span_of(&source, "st.global.u32 [%rd1+12]");
+        let nested = Diagnostic::error(rule::GLOBAL_RACE, nested, "a race");
+        let (told, _) = lifted(&module, &source, &nested).unwrap();
+        assert_eq!(line(told.span), (3, "load(x)"));
         // Behind other assembly with nothing said in between, it is where that began.
         let next = span_of(&source, "st.global.u32 [%rd1+8]");
         let next = Diagnostic::error(rule::GLOBAL_RACE, next, "a race");

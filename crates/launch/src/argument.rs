@@ -287,7 +287,11 @@ impl Arguments {
                 },
                 Arg::TensorMap(map) => {
                     let slot = find(index, &map.buffer)?;
-                    let wrong = |error| BindError::TensorMap { arg: index, error };
+                    let wrong = |error| BindError::TensorMap {
+                        arg: index,
+                        buffer: map.buffer.to_string(),
+                        error,
+                    };
                     map.validate().map_err(wrong)?;
                     map.validate_within(slots[slot].data.bytes().len() as u64)
                         .map_err(wrong)?;
@@ -533,8 +537,12 @@ pub enum BindError {
     )]
     Field { field: String },
     /// A tensor map that breaks a rule.
-    #[error("argument {arg} is a tensor map that no device takes: {error}")]
-    TensorMap { arg: usize, error: TensorMapError },
+    #[error("argument {arg} is a tensor map over buffer `{buffer}` that no device takes: {error}")]
+    TensorMap {
+        arg: usize,
+        buffer: String,
+        error: TensorMapError,
+    },
 }
 
 #[cfg(test)]

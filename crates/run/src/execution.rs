@@ -117,6 +117,18 @@ pub enum RunError {
     Found(#[from] Found),
 }
 
+/// What a note of the place in the source that PTX was made from begins with.
+const ABOVE: &str = "source line ";
+
+/// The text at a place, `PATH:LINE:COLUMN`, where the file can be read.
+fn line_of(place: &str) -> Option<String> {
+    let mut parts = place.rsplitn(3, ':');
+    let (_, line, path) = (parts.next()?, parts.next()?, parts.next()?);
+    let text = std::fs::read_to_string(path).ok()?;
+    let at = line.parse::<usize>().ok()?.checked_sub(1)?;
+    Some(text.lines().nth(at)?.trim().to_owned())
+}
+
 /// Findings as lines of text: place, message, and what goes with it.
 fn tell(f: &mut fmt::Formatter<'_>, found: &[Diagnostic], source: &Source) -> fmt::Result {
     if found.is_empty() {
@@ -126,19 +138,60 @@ fn tell(f: &mut fmt::Formatter<'_>, found: &[Diagnostic], source: &Source) -> fm
         if index > 0 {
             f.write_str("\n")?;
         }
-        if one.span.is_none() {
-            write!(f, "{one}")?;
-        } else {
-            let line = source.position(one.span).line;
-            write!(f, "{}:{line}: {one}", source.name())?;
-            write!(f, "\n  {}", source.line(line).trim())?;
+        let above = one.notes.iter().find_map(|note| note.strip_prefix(ABOVE));
+        let line = source.position(one.span).line;
+        let text = source.line(line).trim();
+        match above {
+            _ if one.span.is_none() => write!(f, "{one}")?,
+            // The line that the kernel was built from; its PTX is in no file.
+            Some(place) => {
+                write!(f, "{place}: {one}")?;
+                if let Some(text) = line_of(place) {
+                    write!(f, "\n  {text}")?;
+                }
+                write!(f, "\n  note: in PTX, line {line}: `{text}`")?;
+            }
+            None => write!(f, "{}:{line}: {one}\n  {text}", source.name())?,
         }
         for note in &one.notes {
-            write!(f, "\n  note: {note}")?;
+            if one.span.is_none() || !note.starts_with(ABOVE) {
+                write!(f, "\n  note: {note}")?;
+            }
         }
         for help in &one.helps {
             write!(f, "\n  help: {help}")?;
         }
     }
     Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use heist_ptx::{Span, rule};
+
+    #[test]
+    fn the_line_that_a_kernel_was_built_from_comes_first() {
+        let source = Source::new("scan.ptx", "ret;\n  st.global.u32 [a], v;\n");
+        let span = Span { start: 7, end: 10 };
+        let mut one = Diagnostic::error(rule::GLOBAL_OUT_OF_BOUNDS, span, "writes too far");
+        let plain = NotRun::Refused(vec![one.clone()], Box::new(source.clone())).to_string();
+        assert!(
+            plain.starts_with("scan.ptx:2: error[M001]: writes too far\n  st.global"),
+            "{plain}"
+        );
+        let here = format!("{}/src/execution.rs:1:1", env!("CARGO_MANIFEST_DIR"));
+        one.notes = vec![format!("{ABOVE}{here}"), "by thread 0".to_owned()];
+        let lifted = NotRun::Refused(vec![one], Box::new(source)).to_string();
+        let lines: Vec<&str> = lifted.lines().collect();
+        assert_eq!(lines[0], format!("{here}: error[M001]: writes too far"));
+        assert!(lines[1].starts_with("  //! "), "{lifted}");
+        assert_eq!(
+            lines[2..],
+            [
+                "  note: in PTX, line 2: `st.global.u32 [a], v;`",
+                "  note: by thread 0"
+            ]
+        );
+    }
 }

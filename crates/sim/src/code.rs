@@ -101,6 +101,8 @@ pub(crate) struct Uses {
 pub(crate) enum How {
     /// Of all of it.
     Computes,
+    /// Of all of it, in all lanes.
+    Mixes,
     /// Of one of two registers.
     Selects(Selects),
     /// Of all of it, where no predicate decides alone.

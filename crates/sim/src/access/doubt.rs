@@ -108,6 +108,11 @@ pub(crate) fn before(cx: &mut Cx<'_>) {
     };
     let made = match &uses.how {
         How::Computes => all(cx),
+        How::Mixes => {
+            let mut made = all(cx);
+            made.lanes = if made.lanes == 0 { 0 } else { mask };
+            made
+        }
         How::Selects(select) => {
             let (chosen, mut made) = match select.by {
                 Ok(source) => (cx.pred(source), of_pred(cx, source, mask)),

@@ -134,6 +134,7 @@ impl<'m> Decoder<'m> {
             role: trail.role,
             pure: trail.pure,
             decided: trail.decided,
+            mixes: trail.mixes,
             loads: trail.loads,
             ..Trail::default()
         };

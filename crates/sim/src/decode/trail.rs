@@ -16,6 +16,8 @@ pub(crate) struct Trail {
     pub(crate) loads: bool,
     /// Whether it has no effect besides its results.
     pub(crate) pure: bool,
+    /// Whether a lane's results are made of all lanes' registers.
+    pub(crate) mixes: bool,
     /// Whether its results are predicates, and it has no other effect.
     pub(crate) decided: bool,
     /// Whether it runs under a guard, so that some lanes may not take part.

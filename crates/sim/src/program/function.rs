@@ -29,14 +29,20 @@ impl<'m> Decoder<'m> {
         self.returns.clear();
         let start = self.ops.len();
         let Some(body) = &function.body else {
-            errors.push(
-                Diagnostic::error(
-                    rule::UNRESOLVED,
-                    function.span,
-                    format!("`{}` is called, and defined nowhere", function.name),
-                )
-                .help("link the file that defines it into this one"),
-            );
+            // The functions with which device code launches kernels begin so.
+            let nested = function.name.starts_with("__cudaCDP");
+            let (why, help) = match nested {
+                true => (
+                    "to launch a kernel from a kernel (dynamic parallelism), which is not there",
+                    "launch it from the host in a test build",
+                ),
+                false => (
+                    "and defined nowhere",
+                    "link the file that defines it into this one",
+                ),
+            };
+            let message = format!("`{}` is called, {why}", function.name);
+            errors.push(Diagnostic::error(rule::UNRESOLVED, function.span, message).help(help));
             return;
         };
         self.open(body);

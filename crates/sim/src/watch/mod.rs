@@ -38,6 +38,7 @@ pub(crate) fn uses(trails: Vec<Trail>) -> Vec<Uses> {
                 selects: Some(selects),
                 ..
             } => How::Selects(selects),
+            _ if trail.pure && trail.mixes => How::Mixes,
             _ if trail.pure || trail.decided => How::Computes,
             _ if trail.element == 0 => How::Acts,
             _ if trail.loads => How::Loads(trail.element),

@@ -79,8 +79,11 @@ impl<const SHARED: bool> Instr for LoadWord<SHARED> {
 
 impl<const SHARED: bool> Instr for StoreWord<SHARED> {
     fn step(&self, cx: &mut Cx<'_>) -> Flow {
+        // Which cells have an undefined value is asked there.
+        if cx.warp.doubts.is_some() {
+            return the_long_way(cx, self.long.addr(), &self.long);
+        }
         let quick = cx.mask == ALL
-            && cx.warp.doubts.is_none()
             && wide(
                 #[inline(always)]
                 || self.in_order(cx),
