@@ -305,7 +305,7 @@ fn tell(cx: &mut Cx<'_>, doubt: Doubt) {
 
 /// Reports the effect of a value that is not defined, where it was read first.
 #[cold]
-pub(crate) fn report(cx: &mut Cx<'_>, lanes: Mask, Origin { pc, lacks }: Origin) {
+fn report(cx: &mut Cx<'_>, lanes: Mask, Origin { pc, lacks }: Origin) {
     let here = std::mem::replace(&mut cx.fragment.pc, pc);
     let rule = match lacks {
         Lacks::Register(_) => rule::REGISTER_UNWRITTEN,

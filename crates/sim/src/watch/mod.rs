@@ -23,11 +23,8 @@ pub(crate) fn wrap(mut body: Body<'_>) -> Watched {
     }
 }
 
-/// What operations do with values, if a load may give one that is not defined.
+/// What operations do with values.
 pub(crate) fn uses(trails: Vec<Trail>) -> Vec<Uses> {
-    if !trails.iter().any(|trail| trail.loads && trail.element > 0) {
-        return Vec::new();
-    }
     let of = |mut trail: Trail| {
         let how = match trail {
             _ if trail.shuffles.is_some() => How::Shuffles,

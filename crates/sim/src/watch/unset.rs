@@ -11,7 +11,7 @@
 
 use super::body::{Body, around};
 use crate::access::context::Cx;
-use crate::access::doubt::report;
+use crate::access::doubt;
 use crate::code::{Flow, PredSrc, Selects};
 use crate::decode::trail::{Role, Shuffles, Trail};
 use crate::engine::executable::Instr;
@@ -66,6 +66,8 @@ pub(super) fn wrap(body: &mut Body<'_>) -> Vec<Name> {
                 .collect()
         };
         let (reads, writes) = (followed(&trail.reads), followed(&trail.writes));
+        let own = trail.reads.iter().copied();
+        let rows: Vec<u32> = own.filter(|row| numbers.contains_key(row)).collect();
         if reads.is_empty() && writes.is_empty() {
             continue;
         }
@@ -102,6 +104,7 @@ pub(super) fn wrap(body: &mut Body<'_>) -> Vec<Name> {
                     pure: trail.pure,
                     packs: packs.then_some(trail.reads.len() == reads.len()),
                     reads,
+                    rows,
                     writes,
                 })
             });
@@ -133,6 +136,8 @@ struct Follow {
     /// used: whether all parts are followed, so that all may be uninitialised.
     packs: Option<bool>,
     reads: Vec<u32>,
+    /// The rows of what it reads.
+    rows: Vec<u32>,
     writes: Vec<u32>,
 }
 
@@ -152,18 +157,38 @@ impl Instr for Follow {
                 missing &= !cx.warp.unset[number as usize].set;
             }
         }
-        if let (false, Some(origin)) = (self.pure, origin) {
-            if cx.machine.options.checks.unwritten || origin.lacks == Lacks::Lane {
-                report(cx, missing, origin);
-            }
-            // Once is enough for what comes of it.
-            for &number in &self.reads {
-                cx.warp.unset[number as usize].set |= missing;
-            }
-            missing = 0;
+        if self.pure || origin.is_none() {
+            write(cx, &self.writes, (mask, missing), origin);
+            return self.inner.step(cx);
         }
-        write(cx, &self.writes, (mask, missing), origin);
-        self.inner.step(cx)
+        write(cx, &self.writes, (mask, 0), None);
+        self.hand_on(cx)
+    }
+}
+
+impl Follow {
+    /// Runs an operation that does more than compute registers with values that are not defined: whether they have an
+    /// effect is asked where predicates and memory are followed, too.
+    fn hand_on(&self, cx: &mut Cx<'_>) -> Flow {
+        let (mask, before) = (cx.mask, cx.warp.doubts.is_some());
+        for (&number, &row) in self.reads.iter().zip(&self.rows) {
+            let (missing, origin) = undefined(cx, number, mask);
+            // Once is enough for what comes of it.
+            cx.warp.unset[number as usize].set |= missing;
+            if cx.machine.options.checks.unwritten
+                || origin.is_some_and(|origin| origin.lacks == Lacks::Lane)
+            {
+                let doubts = cx.warp.doubts.get_or_insert_default();
+                doubts.row(row).add(missing, origin);
+            }
+        }
+        let uses = doubt::uses(cx);
+        doubt::before(cx);
+        let flow = self.inner.step(cx);
+        if let (false, Some(uses), Flow::Next) = (before, uses, flow) {
+            doubt::after(cx, uses, mask);
+        }
+        flow
     }
 }
 

@@ -112,7 +112,7 @@ impl Global {
             Some(name) if known.ends_with(&format!("argument {argument}")) => {
                 known.push_str(&format!(" (`{name}`)"));
             }
-            _ if known.contains(" of ") && !known.contains("argument ") => {
+            _ if known.contains(' ') && !known.contains("argument ") => {
                 known.push_str(&format!(", argument {argument}"));
             }
             _ => {}
