@@ -531,29 +531,48 @@ fn by_lot([urgent, normal, _]: [u32; 3], count: usize, seed: u64) -> Vec<Class> 
     (0..count).map(|_| class(lot())).collect()
 }
 
-/// When the tiles of each class began and ended, a line each.
+/// When the tiles of each class ended, since the launch began and since they were the next ones of their class,
+/// a line each.
 fn tell_classes(ran: &WorkloadRun, classes: &Classes) {
     for class in Class::ALL {
-        let of = |tile: &TileSpan| classes.of().get(tile.tile.x as usize) == Some(&class);
-        let mut ends: Vec<f64> = ran
-            .trace
-            .tiles
-            .iter()
-            .filter(|tile| of(tile))
-            .map(|tile| tile.end.ns() / 1e3)
+        let of = |tile: &&TileSpan| classes.of().get(tile.tile.x as usize) == Some(&class);
+        let tiles = ran.trace.tiles.iter().filter(of);
+        let mut tiles: Vec<(f64, f64)> = tiles
+            .map(|tile| (tile.start.ns() / 1e3, tile.end.ns() / 1e3))
             .collect();
-        ends.sort_by(f64::total_cmp);
-        let at = |part: usize| {
-            ends.get((ends.len() * part / 100).min(ends.len().max(1) - 1))
+        tiles.sort_by(|a, b| a.0.total_cmp(&b.0));
+        let at = |times: &[f64], part: usize| {
+            times
+                .get((times.len() * part / 100).min(times.len().max(1) - 1))
                 .copied()
         };
-        if let (Some(p50), Some(p99), Some(last)) = (at(50), at(99), ends.last()) {
+        let mut ends: Vec<f64> = tiles.iter().map(|tile| tile.1).collect();
+        ends.sort_by(f64::total_cmp);
+        let fronts = since_the_front(&tiles);
+        if let (Some(p50), Some(p99), Some(last), Some(half), Some(most)) = (
+            at(&ends, 50),
+            at(&ends, 99),
+            ends.last(),
+            at(&fronts, 50),
+            at(&fronts, 99),
+        ) {
             println!(
-                "{class}: {} tiles; half ended by {p50:.1} us, 99% by {p99:.1} us, the last at {last:.1} us",
+                "{class}: {} tiles; half ended by {p50:.1} us, 99% by {p99:.1} us, the last at {last:.1} us; \
+                 since each was at the front of its queue, half ended within {half:.1} us, 99% within {most:.1} us",
                 ends.len()
             );
         }
     }
+}
+
+/// How long after they came to the front of their queue tiles ended, in order of that; from when they began and ended, in the order in which they
+/// began. A tile is at the front when the one before it begins.
+fn since_the_front(tiles: &[(f64, f64)]) -> Vec<f64> {
+    let first = tiles.first().map(|tile| tile.1 - tile.0);
+    let others = tiles.windows(2).map(|two| two[1].1 - two[0].0);
+    let mut times: Vec<f64> = first.into_iter().chain(others).collect();
+    times.sort_by(f64::total_cmp);
+    times
 }
 
 /// What the table does not say.
@@ -594,4 +613,17 @@ pub(super) fn as_json(ran: &WorkloadRun, synthetic: &Synthetic) -> serde_json::V
         "diagnostics": ran.findings.iter()
             .map(|diagnostic| render::to_json(diagnostic, &ran.text)).collect::<Vec<_>>(),
     })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::since_the_front;
+
+    #[test]
+    fn a_tile_is_at_the_front_when_the_one_before_it_begins() {
+        // The second waits while the first runs, the third begins at once.
+        let tiles = [(1.0, 5.0), (5.0, 7.0), (5.0, 6.0)];
+        assert_eq!(since_the_front(&tiles), [1.0, 4.0, 6.0]);
+        assert!(since_the_front(&[]).is_empty());
+    }
 }
