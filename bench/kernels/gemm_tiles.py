@@ -163,6 +163,15 @@ def apart(arms):
                 yield dict(arm, name=f"{arm['name']} {name}", steps=steps)
 
 
+def kernels(work):
+    """The names of the kernels that some work runs."""
+    kinds = [torch.profiler.ProfilerActivity.CUDA]
+    with torch.profiler.profile(activities=kinds) as profile:
+        work()
+        torch.cuda.synchronize()
+    return "".join(f" {event.name[:90]}" for event in profile.events() if "Sync" not in event.name)
+
+
 def graph_of(work, calls):
     """A captured graph of calls. Its stream waits for what made the inputs: a result may lie
     where a temporary of theirs lay, and kernels that still read it would read the result."""
@@ -247,8 +256,9 @@ def measure(problem, options, made, flush):
     m, n, k = (problem[name] for name in "mnk")
     bytes_ = DTYPES[problem["input"]].itemsize
     size = bytes_ * (m * k + n * k) + max(bytes_, 2) * m * n
-    sets = [inputs(problem, number) for number in range(max(1, min(16, math.ceil(160e6 / size))))]
-    calls = len(sets) if len(sets) > 1 else 1
+    count = 1 if options.hot else max(1, min(16, math.ceil(160e6 / size)))
+    sets = [inputs(problem, number) for number in range(count)]
+    calls = options.hot or count
     a, b, d = sets[0]
     torch.backends.cuda.matmul.allow_tf32 = False
     scales = scales_of(problem)
@@ -264,6 +274,7 @@ def measure(problem, options, made, flush):
         found = peers[0]()
         error = ((found.float() - reference).norm() / norm).item()
         work["cuBLAS"], notes["cuBLAS"] = graph_of(peers, calls), f"{error:.1e}"
+        notes["cuBLAS"] += kernels(peers[0]) if options.names else ""
     except RuntimeError as failure:
         print(f"no peer for {problem['name']}: {str(failure).splitlines()[0][:150]}")
     for arm in problem["arms"]:
@@ -322,7 +333,8 @@ def measure(problem, options, made, flush):
     del reference
     if options.sustained:
         return sustained(work, options.rounds, calls, options.sustained), notes
-    return timed(work, options.rounds, calls, flush), notes
+    # The same operands again and again: what fits L2 is there.
+    return timed(work, options.rounds, calls, None if options.hot else flush), notes
 
 
 BAND, MARK = 1 << 20, 0x5A
@@ -660,6 +672,8 @@ def main():
     parser.add_argument("--plans", default=None, help="a file to which a line is added for each plan, for gemm_fit")
     parser.add_argument("--apart", type=int, default=0, help="the first so many plans also without overlap")
     parser.add_argument("--sustained", type=float, default=0, help="milliseconds of calls back to back a sample, instead of cold ones")
+    parser.add_argument("--hot", type=int, default=0, help="calls in a sample, over the same operands")
+    parser.add_argument("--names", action="store_true", help="tell which kernels the peer runs")
     parser.add_argument("--limit", type=float, default=1e9, help="seconds after which to stop")
     options = parser.parse_args()
     began = time.time()

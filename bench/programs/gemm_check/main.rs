@@ -287,6 +287,18 @@ fn tiny_and_batches(small: bool) -> Vec<Case> {
             "m=40 n=300 k=2056",
             "wgmma:64x64x64/6/swapped/split=8/cluster=depth",
         ),
+        (
+            "m=5 n=300 k=2056",
+            "wgmma:64x8x128/5/swapped/split=7/cluster=depth*2",
+        ),
+        (
+            "m=133 n=300 k=1032",
+            "wgmma:64x72x64/8/swapped/split=4/cluster=depth",
+        ),
+        (
+            "m=300 n=200 k=1032",
+            "wgmma:192x88x64/4/split=3/cluster=depth",
+        ),
     ] {
         for layout in ["nt", "nn"] {
             // Rows of B stored the other way start at multiples of 16 bytes.

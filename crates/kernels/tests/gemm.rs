@@ -665,6 +665,12 @@ fn the_depth_in_shares() {
             264,
         ),
         ("wgmma:64x16x64/3/swapped/split=2/cluster=depth", 9, 67, 264),
+        // Not all of them add up, or the last one has fewer columns.
+        ("wgmma:64x8x64/3/swapped/split=3/cluster=depth", 5, 130, 264),
+        ("wgmma:64x8x128/2/swapped/split=8/cluster=depth*2", 8, 64, 1032),
+        ("wgmma:64x24x64/2/swapped/split=2/cluster=depth", 21, 72, 264),
+        ("wgmma:64x40x64/2/split=4/cluster=depth", 70, 80, 520),
+        ("wgmma:128x72x64/2/split=5/cluster=depth", 130, 78, 392),
     ] {
         for (output, epilogue) in [(Output::Bf16, Epilogue::default()), (Output::F32, epilogue)] {
             let problem = Gemm::new(m, n, k, Input::Bf16, output, Layout::Nt).epilogue(epilogue);
@@ -677,12 +683,11 @@ fn the_depth_in_shares() {
 #[test]
 fn a_cluster_adds_its_shares_in_their_order() {
     let problem = Gemm::new(70, 96, 520, Input::Bf16, Output::F32, Layout::Nt);
-    let [one, other] = [
-        "wgmma:64x96x64/3/split=3",
-        "wgmma:64x96x64/3/split=3/cluster=depth",
-    ]
-    .map(|tiling| right_in_tiles(problem, tiling, None, 4));
-    assert!(one == other, "other bits");
+    for tiling in ["wgmma:64x96x64/3/split=3", "wgmma:64x56x64/3/split=3"] {
+        let one = right_in_tiles(problem, tiling, None, 4);
+        let other = right_in_tiles(problem, &format!("{tiling}/cluster=depth"), None, 4);
+        assert!(one == other, "other bits");
+    }
     let (_, target) = common::device("h200");
     let tiling = "wgmma:64x96x64/3/split=3/cluster=depth".parse();
     let ticket = Schedule::new(TileSource::Ticket);
@@ -692,8 +697,7 @@ fn a_cluster_adds_its_shares_in_their_order() {
     for wrong in [
         "wgmma:64x64x64/3/cluster=depth",
         "wgmma:64x64x64/3/split=16/cluster=depth",
-        "wgmma:64x64x64/3/split=3/cluster=depth",
-        "wgmma:64x64x64/3/split=2/cluster=depth*2",
+        "wgmma:64x192x64/3/split=2/cluster=depth*2",
     ] {
         assert!(wrong.parse::<Tiling>().is_err(), "{wrong}");
     }

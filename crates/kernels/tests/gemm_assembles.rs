@@ -183,6 +183,8 @@ fn tile_shapes(all: &mut Vec<(Target, Job)>) {
         "wgmma:128x128x64/5/split=4/cluster=depth",
         "wgmma:256x64x64/3/split=2/cluster=depth",
         "wgmma:64x64x128/6/swapped/split=8/cluster=depth",
+        "wgmma:64x8x128/5/swapped/split=7/cluster=depth*2",
+        "wgmma:64x72x64/11/swapped/split=2/cluster=depth",
         "wgmma:128x104x64/6/cluster=1x4",
         "wgmma:64x128x64/8/cluster=2x4",
         "wgmma:192x96x64/4/cluster=2x2",

@@ -196,8 +196,9 @@ pub fn time_at(problem: &Gemm, tiling: &Tiling, target: Target, costs: &Costs) -
         _ => costs.many,
     };
     if tiling.cluster == Cluster::Depth {
-        // Each thread sends its sums, and adds up as many.
-        time += costs.meeting + costs.met * f64::from(tiling.rows * tiling.cols) / (128.0 * 128.0);
+        // Each thread sends its sums, and adds up as many, or more where not all blocks add.
+        let added = f64::from(tiling.sent_bytes()) / 4.0;
+        time += costs.meeting + costs.met * added / (128.0 * 128.0);
     } else if tiling.split > 1 {
         let sums = [problem.m, problem.n, problem.batch].map(f64::from);
         let sums = sums.iter().product::<f64>() * 4.0;
@@ -334,7 +335,7 @@ fn tile_shapes(m: u32) -> impl Iterator<Item = (u32, u32, u32)> {
 const FEW_WAVES: u64 = 4;
 
 /// In how many shares the depth may be cut.
-const SHARES: [u32; 12] = [1, 2, 3, 4, 6, 8, 12, 16, 24, 33, 44, 66];
+const SHARES: [u32; 14] = [1, 2, 3, 4, 5, 6, 7, 8, 12, 16, 24, 33, 44, 66];
 
 /// Stages without which a step waits for its copies: a fourth one made a tile of 192 x 192 6% faster.
 const ENOUGH: u32 = 4;
@@ -463,20 +464,24 @@ fn candidates(problem: &Gemm, target: Target) -> Vec<Tiling> {
             // splits does not help.
             let useful = steps / shares >= 4 && tiles * u64::from(shares) <= slots;
             // Blocks that have a multiprocessor each have its whole shared memory, too: with six stages instead of twelve
-            // small products took up to 1.16 times as long.
-            if tiling.blocks > 1 && tiles * u64::from(shares) <= u64::from(target.sms) {
+            // small products took up to 1.16 times as long. But not every cluster finds multiprocessors of its own.
+            let at_once = clusters_at_once(shares, target);
+            let roomy = tiling.blocks > 1 && tiles * u64::from(shares) <= u64::from(target.sms);
+            if roomy && (shares == 1 || tiles <= at_once) {
                 continue;
             }
             if shares == 1 {
                 all.push(tiling);
             } else if useful && tiling.cluster == Cluster::Alone {
-                all.push(tiling.split(shares));
+                if !roomy {
+                    all.push(tiling.split(shares));
+                }
                 let deep = deep(
                     tiling.split(shares),
                     majors(problem, tiling.swapped),
                     target,
                 );
-                let fits = |_: &Tiling| tiles <= clusters_at_once(shares, target);
+                let fits = |_: &Tiling| tiles <= at_once * u64::from(tiling.blocks);
                 all.extend(deep.filter(fits));
             }
         }

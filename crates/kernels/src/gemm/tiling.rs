@@ -255,10 +255,29 @@ impl Tiling {
         }
     }
 
+    /// Columns that each block of a cluster that shares the depth adds up, the last one of them maybe fewer: a multiple
+    /// of 8. Of few columns not all blocks have some ([`Tiling::adders`]).
+    pub(crate) fn added_cols(&self) -> u32 {
+        (self.cols / 8).div_ceil(self.split) * 8
+    }
+
+    /// Whether a block keeps its own sums of the columns that it adds up in registers: those of one 64 rows a thread.
+    pub(crate) fn keeps(&self) -> bool {
+        self.rows / self.groups() == GROUP_ROWS
+    }
+
+    /// Blocks of the cluster that add up.
+    pub(crate) fn adders(&self) -> u32 {
+        self.cols.div_ceil(self.added_cols())
+    }
+
     /// Bytes in which the blocks that share a depth send each other their sums.
     pub(crate) fn sent_bytes(&self) -> u32 {
         match self.cluster {
-            Cluster::Depth => self.rows * self.cols * 4,
+            Cluster::Depth => {
+                let sent = self.split - u32::from(self.keeps());
+                sent * self.rows * self.added_cols() * 4
+            }
             _ => 0,
         }
     }
@@ -301,14 +320,12 @@ impl Tiling {
             );
         }
         if self.cluster == Cluster::Depth {
-            if !(2..=8).contains(&self.split) || !self.cols.is_multiple_of(8 * self.split) {
-                return wrong(
-                    "2 to 8 blocks of a cluster share the depth, and each adds up a multiple of 8 columns",
-                );
+            if !(2..=8).contains(&self.split) {
+                return wrong("2 to 8 blocks of a cluster share the depth");
             }
-            if self.blocks > 1 || self.sums() + BESIDES > self.registers() {
+            if self.sums() + BESIDES > self.registers() {
                 return wrong(
-                    "blocks of a cluster that share the depth have a multiprocessor each, and registers for their sums",
+                    "blocks of a cluster that share the depth have registers for their sums",
                 );
             }
         }

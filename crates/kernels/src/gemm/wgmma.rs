@@ -324,19 +324,22 @@ fn build_typed<H: WgmmaInput, O: Stored>(
             ends.tile::<H, _>(factors, levels, next, ahead, |sums, row, read| {
                 k.comment("the epilogue");
                 let at = OutputOrigin::new(&factors, tile, row);
-                match (form.way, meet) {
+                match (form.way, &meet) {
                     (Way::Shares, _) => at.share(k, &args, tiling, sums),
                     (_, Some(meet)) => meet.send(row, sums),
                     _ => at.leave::<O>(k, &args, form, staged, sums, read),
                 }
             });
-            if let Some(meet) = meet {
+            if let Some(meet) = &meet {
                 meet.all();
-                ends.each_rows(|row| {
-                    let mut at = OutputOrigin::new(&factors, tile, row);
-                    at.col = at.col + meet.first_col();
-                    let read = read_ahead(k, &args, form, [at.row, at.col]);
-                    at.leave::<O>(k, &args, form, None, &meet.added(row), read);
+                meet.if_adds(|| {
+                    ends.each_rows(|row| {
+                        let mut at = OutputOrigin::new(&factors, tile, row);
+                        at.col = at.col + meet.first_col();
+                        at.cols = meet.left();
+                        let read = read_ahead(k, &args, form, [at.row, at.col]);
+                        at.leave::<O>(k, &args, form, None, &meet.added(row), read);
+                    });
                 });
             }
         };
@@ -451,6 +454,8 @@ fn factors<'k>(args: &WgmmaArgs<On<'k>>, form: &Form, tile: Tile<'k>) -> Factors
 struct OutputOrigin<'k> {
     row: Val<'k, u32>,
     col: Val<'k, u32>,
+    /// Columns from there on, where the accumulators have more.
+    cols: Option<Val<'k, u32>>,
     number: Val<'k, u32>,
     share: Val<'k, u32>,
 }
@@ -461,6 +466,7 @@ impl<'k> OutputOrigin<'k> {
         OutputOrigin {
             row: factors.left.first + row,
             col: factors.right.first,
+            cols: None,
             number: factors.left.number,
             share: tile.z,
         }
@@ -486,13 +492,21 @@ impl<'k> OutputOrigin<'k> {
             true => self.number.mul_wide(args.m) + row.cast::<u64>(),
         };
         let first = down * args.ldc.cast::<u64>() + col.cast::<u64>();
+        let [own_rows, own_cols] = match swapped {
+            false => [None, self.cols],
+            true => [self.cols, None],
+        };
+        let inside = |even: bool, all, at, own: Option<Val<'k, u32>>| {
+            let left = (!even).then(|| left(all, at));
+            own.map_or(left, |own| Some(left.map_or(own, |left| left.min(own))))
+        };
         let to = To {
             d: args.d.cast::<O>().at(first),
             c: args.c.cast::<O>().at(first),
             bias: args.bias.cast::<O>().at(col),
             pitch: args.ldc,
-            rows: (!form.even[0]).then(|| left(args.m, row)),
-            cols: (!form.even[1]).then(|| left(args.n, col)),
+            rows: inside(form.even[0], args.m, row, own_rows),
+            cols: inside(form.even[1], args.n, col, own_cols),
             alpha,
             beta: args.beta,
             scales: form
