@@ -600,6 +600,13 @@ fn clusters_of_many_tiles_copy_together() {
         ("wgmma:64x32x64/4/cluster=4x2", Layout::Nt, 200, 40, 520),
         ("wgmma:64x48x128/2/cluster=2x4", Layout::Nt, 72, 300, 264),
         ("wgmma:128x16x64/2/cluster=2x4", Layout::Nt, 600, 200, 72),
+        (
+            "wgmma:128x48x64/2/swapped/cluster=2x2",
+            Layout::Nt,
+            150,
+            300,
+            136,
+        ),
     ] {
         for output in [Output::Bf16, Output::F32] {
             let problem = Gemm::new(m, n, k, Input::Bf16, output, layout);
@@ -667,8 +674,18 @@ fn the_depth_in_shares() {
         ("wgmma:64x16x64/3/swapped/split=2/cluster=depth", 9, 67, 264),
         // Not all of them add up, or the last one has fewer columns.
         ("wgmma:64x8x64/3/swapped/split=3/cluster=depth", 5, 130, 264),
-        ("wgmma:64x8x128/2/swapped/split=8/cluster=depth*2", 8, 64, 1032),
-        ("wgmma:64x24x64/2/swapped/split=2/cluster=depth", 21, 72, 264),
+        (
+            "wgmma:64x8x128/2/swapped/split=8/cluster=depth*2",
+            8,
+            64,
+            1032,
+        ),
+        (
+            "wgmma:64x24x64/2/swapped/split=2/cluster=depth",
+            21,
+            72,
+            264,
+        ),
         ("wgmma:64x40x64/2/split=4/cluster=depth", 70, 80, 520),
         ("wgmma:128x72x64/2/split=5/cluster=depth", 130, 78, 392),
     ] {

@@ -130,7 +130,7 @@ fn beside<const N: usize>(parts: [f64; N], sharp: f64) -> f64 {
 }
 
 /// Rows and columns of the result as the tiles have them.
-fn sides(problem: &Gemm, tiling: &Tiling) -> [u32; 2] {
+pub(super) fn sides(problem: &Gemm, tiling: &Tiling) -> [u32; 2] {
     match tiling.swapped {
         false => [problem.m, problem.n],
         true => [problem.n, problem.m],
@@ -300,13 +300,14 @@ const SWAPPED: [(u32, u32, u32); 7] = [
     (256, 64, 1),
 ];
 
-/// Rows of the result for which operands are swapped: 64 of these, or 128, may fill a tile badly.
+/// Rows of the result up to which every tile with swapped operands may suit: 64 of these, or 128, may fill a tile badly.
+/// More rows are for tiles of 128 and more, whose widths, in steps of 8, fill a wave where rows in steps of 64 do not.
 const SWAPPED_ROWS: u32 = 1024;
 
 /// Columns of tiles with swapped operands: so many rows of a result in as few tiles as fit, or more, down to 64.
 /// With more than 240 columns the transposed epilogue spills.
 fn swapped_widths(m: u32) -> impl Iterator<Item = u32> {
-    let parts = 1..if m <= SWAPPED_ROWS { 17 } else { 1 };
+    let parts = 1..m.div_ceil(64).max(1) + 1;
     let width = move |parts| m.div_ceil(parts).next_multiple_of(8);
     let mut widths: Vec<u32> = parts.map(width).collect();
     widths.retain(|cols| *cols <= 240 && *cols >= 64.min(m));
@@ -394,42 +395,62 @@ fn deep(tiling: Tiling, majors: [Major; 2], target: Target) -> Option<Tiling> {
     (stages >= 3 && deep.check().is_ok()).then_some(deep)
 }
 
+/// The same tiles in clusters that may suit.
+fn in_clusters(problem: &Gemm, alone: Tiling, target: Target) -> Vec<Tiling> {
+    let Tiling { rows, cols, .. } = alone;
+    let ([high, wide], majors) = (sides(problem, &alone), majors(problem, alone.swapped));
+    if alone.blocks > 1 || alone.depth > 64 {
+        return Vec::new();
+    }
+    // Two blocks that copy together read less from L2: worth it where copies are the bound.
+    let below = cols >= 96 && high > rows;
+    let beside = rows >= 128 && wide > cols;
+    let mut all = Vec::new();
+    for (cluster, useful) in [(Cluster::Below, below), (Cluster::Beside, beside)] {
+        all.extend(useful.then(|| alone.cluster(cluster)));
+    }
+    // More of them are for one wave, and less than half of their tiles lie outside.
+    for cluster in Cluster::LARGER {
+        let [down, across] = cluster.sides();
+        let whole = high > rows * (down / 2) && wide > cols * (across / 2);
+        let many = alone.cluster(cluster);
+        let at_once = clusters_at_once(cluster.count(), target) * u64::from(cluster.count());
+        all.extend((whole && tiles(problem, &many) <= at_once).then_some(many));
+    }
+    all.retain(|tiling| tiling.check().is_ok() && unshared(tiling, majors).is_none());
+    all
+}
+
 fn candidates(problem: &Gemm, target: Target) -> Vec<Tiling> {
     let mut shapes = Vec::new();
     for cols in swapped_widths(problem.m) {
         for (rows, depth, blocks) in SWAPPED {
+            let few = problem.m <= SWAPPED_ROWS;
+            if !few && (rows == 64 || depth == 128) {
+                continue;
+            }
             let tiling = Tiling::new(rows, cols, depth, 2).swapped().blocks(blocks);
             let deep = deepest(tiling, majors(problem, true), target);
+            let waves = |deep: &Tiling| tiles(problem, deep).div_ceil(target.sms.into());
             // Three stages of 128 took up to 1.24 times as long as six of 64.
-            shapes.extend(deep.filter(|deep| depth == 64 || deep.stages >= ENOUGH));
+            let deep = deep.filter(|deep| depth == 64 || deep.stages >= ENOUGH);
+            let deep = deep.filter(|deep| few || waves(deep) <= FEW_WAVES);
+            shapes.extend(deep);
+            shapes.extend(
+                deep.into_iter()
+                    .flat_map(|deep| in_clusters(problem, deep, target)),
+            );
         }
     }
     for (rows, cols, blocks) in tile_shapes(problem.m) {
         let tiling = Tiling::new(rows, cols, 64, 2).blocks(blocks);
         let alone = deepest(tiling, majors(problem, false), target);
         shapes.extend(alone);
-        // Two blocks that copy together read less from L2: worth it where copies are the bound.
-        let below = cols >= 96 && problem.m > rows;
-        let beside = rows >= 128 && problem.n > cols;
-        let fits = |tiling: &Tiling| {
-            blocks == 1
-                && tiling.check().is_ok()
-                && unshared(tiling, majors(problem, false)).is_none()
-        };
-        for (cluster, useful) in [(Cluster::Below, below), (Cluster::Beside, beside)] {
-            let pair = alone.map(|tiling| tiling.cluster(cluster));
-            shapes.extend(pair.filter(|pair| useful && fits(pair)));
-        }
-        // More of them are for one wave, and less than half of their tiles lie outside.
-        for cluster in Cluster::LARGER {
-            let [down, across] = cluster.sides();
-            let whole = problem.m > rows * (down / 2) && problem.n > cols * (across / 2);
-            let at_once = clusters_at_once(cluster.count(), target);
-            let once =
-                |tiling: &Tiling| tiles(problem, tiling) <= at_once * u64::from(cluster.count());
-            let many = alone.map(|tiling| tiling.cluster(cluster));
-            shapes.extend(many.filter(|many| whole && fits(many) && once(many)));
-        }
+        shapes.extend(
+            alone
+                .into_iter()
+                .flat_map(|alone| in_clusters(problem, alone, target)),
+        );
     }
     // In two levels the two halves of 256 rows wait for each other: 0.79 of cuBLAS's speed
     // at 8192 where 128 rows have 0.92.
@@ -520,7 +541,7 @@ pub(crate) fn schedule(problem: &Gemm, tiling: &Tiling, target: Target) -> Sched
         TileSource::Ticket
     };
     let mut schedule = Schedule::new(source).submit(Submit::Late);
-    if tiling.split == 1 && !tiling.swapped {
+    if tiling.split == 1 && (!tiling.swapped || problem.m > SWAPPED_ROWS) {
         schedule.order = AnyOrder::new(Grouped { rows: 16 });
     }
     schedule.cluster = tiling.cluster_shape();

@@ -171,16 +171,14 @@ fn judge_warpgroups(problem: &Gemm, candidate: &Candidate, target: Target) -> Re
         return Err(why);
     }
     if !matches!(tiling.cluster, Cluster::Alone | Cluster::Depth) {
-        if tiling.swapped || tiling.split > 1 || tiling.blocks > 1 {
-            return Err(
-                "a cluster is of whole tiles that are not swapped, one block a multiprocessor"
-                    .into(),
-            );
+        if tiling.split > 1 || tiling.blocks > 1 {
+            return Err("a cluster is of whole tiles, one block a multiprocessor".into());
         }
         let [down, across] = tiling.cluster.sides();
+        let [high, wide] = choose::sides(problem, tiling);
         for (count, what, own, all) in [
-            (across, "columns", tiling.cols, problem.n),
-            (down, "rows", tiling.rows, problem.m),
+            (across, "columns", tiling.cols, wide),
+            (down, "rows", tiling.rows, high),
         ] {
             if count > 1 && all <= own {
                 return Err(format!(
