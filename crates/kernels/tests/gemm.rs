@@ -572,6 +572,21 @@ fn clusters_copy_together() {
             72,
             264,
         ),
+        // Results leave in parts: all columns at once have no room.
+        (
+            "wgmma:256x152x64/4/swapped/cluster=beside",
+            Layout::Nt,
+            200,
+            264,
+            72,
+        ),
+        (
+            "wgmma:128x240x64/4/swapped/cluster=2",
+            Layout::Nt,
+            250,
+            152,
+            72,
+        ),
         (
             "wgmma:64x64x64/3/split=2/cluster=2",
             Layout::Nt,

@@ -40,7 +40,7 @@ impl Staging {
     /// enough for rows that threads store.
     pub(crate) fn new(tiling: &Tiling, room: u32, most: u32) -> Option<Staging> {
         let warps = tiling.groups() * 4;
-        let shape = |rows, width: u32, turns: u32| {
+        let shape = |rows, width: u32, turns: u32, most: u32| {
             let bytes = warps * rows * width * 2;
             let mut fit = (1..=turns.min(most)).rev();
             let buffers = fit.find(|buffers| bytes * buffers + 1024 <= room)?;
@@ -51,12 +51,18 @@ impl Staging {
             })
         };
         if tiling.swapped {
-            return shape(tiling.cols, WARP_ROWS, 1);
+            // All columns at once, or parts of them that two buffers and more take in turns.
+            let eights = tiling.cols / 8;
+            let parts = (2..=eights).filter(|parts| eights.is_multiple_of(*parts));
+            let mut turns = parts.map(|parts| shape(tiling.cols / parts, WARP_ROWS, parts, 4));
+            let in_turns = |staging: &Staging| staging.buffers > 1;
+            return shape(tiling.cols, WARP_ROWS, 1, 1)
+                .or_else(|| turns.find_map(|staging| staging.filter(in_turns)));
         }
         let mut widths = [64, 32, 16]
             .into_iter()
             .filter(|&width| width <= tiling.cols);
-        widths.find_map(|width| shape(WARP_ROWS, width, tiling.cols.div_ceil(width)))
+        widths.find_map(|width| shape(WARP_ROWS, width, tiling.cols.div_ceil(width), most))
     }
 
     /// Whether the copy engine stores all columns of such a tile.
@@ -282,8 +288,8 @@ impl<'k> Staged<'k> {
         let lane = k.lane();
         let warp_col = (k.warp_uniform() & 3) * WARP_ROWS;
         let (col, row) = (warp_col + (lane >> 2), (lane & 3) << 1);
-        self.free_buffer(0);
         let blocks = self.shape.rows / 8;
+        let parts = sums.blocks() as u32 / blocks;
         let words = |block: u32| {
             let sums = sums.block(block as usize).unwrap_or([k.c(0.0); 4]);
             [0, 1].map(|half: u32| {
@@ -296,23 +302,29 @@ impl<'k> Staged<'k> {
             })
         };
         let chunk = (lane >> 3) & 1;
-        for pair in 0..blocks.div_ceil(2) {
-            let first = pair * 2;
-            let [a, b] = words(first);
-            if first + 1 < blocks {
-                let [c, d] = words(first + 1);
-                let row = (lane & 7) + ((lane >> 4) << 3) + first * 8;
-                self.memory
-                    .chunk(row, chunk)
-                    .store_matrices_transposed([a, b, c, d]);
-            } else {
-                let row = (lane & 7) + first * 8;
-                self.memory
-                    .chunk(row, chunk)
-                    .store_matrices_transposed([a, b]);
+        for part in 0..parts {
+            let buffer = part % self.shape.buffers;
+            let memory = self
+                .memory
+                .rows_from(k.c(buffer * self.shape.rows), self.shape.rows);
+            self.free_buffer(self.shape.newer(part, parts));
+            for pair in 0..blocks.div_ceil(2) {
+                let first = pair * 2;
+                let [a, b] = words(part * blocks + first);
+                if first + 1 < blocks {
+                    let [c, d] = words(part * blocks + first + 1);
+                    let row = (lane & 7) + ((lane >> 4) << 3) + first * 8;
+                    memory
+                        .chunk(row, chunk)
+                        .store_matrices_transposed([a, b, c, d]);
+                } else {
+                    let row = (lane & 7) + first * 8;
+                    memory.chunk(row, chunk).store_matrices_transposed([a, b]);
+                }
             }
+            let first = part * self.shape.rows;
+            self.send(memory, [at[0] + warp_col, at[1] + first, at[2]]);
         }
-        self.send(self.memory, [at[0] + warp_col, at[1], at[2]]);
     }
 
     /// Waits until a buffer may be written: all of this warp's stores but the
