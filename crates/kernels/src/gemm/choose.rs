@@ -351,7 +351,7 @@ fn deepest(tiling: Tiling, majors: [Major; 2], target: Target) -> Option<Tiling>
     let panels = tiling.cols.div_ceil(64).min(2);
     let staging = tiling.groups() * 4 * 2048 * panels + 2048;
     let room = tiling.room(target.arch).checked_sub(staging)?;
-    let most = if tiling.depth == 64 { 12 } else { 8 };
+    let most = if tiling.depth == 64 { 16 } else { 8 };
     let stages = (room / one.ring_bytes(majors)).min(most);
     let enough = Tiling {
         stages: ENOUGH,
