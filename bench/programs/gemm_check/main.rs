@@ -274,6 +274,13 @@ fn tiny_and_batches(small: bool) -> Vec<Case> {
         ("m=300 n=408 k=200", "wgmma:128x104x64/4/cluster=1x4"),
         ("m=520 n=232 k=1032", "wgmma:64x128x64/8/cluster=4x2"),
         ("m=130 n=504 k=136", "wgmma:128x80x64/4/cluster=2x4"),
+        ("m=150 n=520 k=264", "wgmma:128x48x64/4/swapped/cluster=2x2"),
+        // Transposed results that leave in parts.
+        (
+            "m=200 n=264 k=328",
+            "wgmma:256x152x64/4/swapped/cluster=beside",
+        ),
+        ("m=1300 n=300 k=200", "wgmma:128x240x64/4/swapped"),
         // Shares of the depth that add up their sums in a cluster.
         (
             "m=200 n=136 k=1032",
