@@ -3,8 +3,8 @@
 mod common;
 
 use heist_kernels::gemm::{
-    Activation, Config, Epilogue, FAMILY, Gemm, Input, Layout, Major, Output, Scales, Tiling,
-    job_with, job_with_tiling, prepared, schedule,
+    Activation, Cluster, Config, Epilogue, FAMILY, Gemm, Input, Layout, Major, Output, Scales,
+    Tiling, job_with, job_with_tiling, prepared, schedule,
 };
 use heist_run::Settings;
 use heist_sched::{AnyOrder, Grouped, Schedule, TileSource};
@@ -292,6 +292,21 @@ fn tiles_follow_the_shape() {
         let tiling = chosen_tiles(m, n, k);
         assert!(tiling.swapped, "{m}x{n}x{k}: {tiling}");
     }
+    // A tile at the edge with few rows inside is the slowest of its wave: 130 rows in three tiles of 64 took 1.4 times
+    // as long as in two of 72 columns. Widths of a tile fill a wave where rows in steps of 64 do not, however many there are.
+    for (m, n, k) in [(130, 2816, 1728), (3334, 1488, 10264)] {
+        let tiling = chosen_tiles(m, n, k);
+        assert!(tiling.swapped, "{m}x{n}x{k}: {tiling}");
+    }
+    // Few rows and columns of a deep product are one launch: a second one took 1.4 times as long.
+    for (m, n, k) in [(4, 1112, 4736), (6, 1216, 5240), (1, 1040, 6240)] {
+        let tiling = chosen_tiles(m, n, k);
+        let meet = tiling.split > 1 && tiling.cluster == Cluster::Depth;
+        assert!(meet && tiling.swapped, "{m}x{n}x{k}: {tiling}");
+    }
+    // At full power large tiles are faster than what a few columns less gain in the last of many waves.
+    let many = chosen_tiles(8192, 8192, 8192);
+    assert_eq!((many.rows, many.cols), (128, 256), "{many}");
     // Where tiles fill a wave by themselves, halves of a deep k were 1.2 times as slow.
     for (m, n, k) in [(256, 5120, 13824), (300, 3072, 8192)] {
         let tiling = chosen_tiles(m, n, k);

@@ -4,9 +4,10 @@
 //! wins. The parts of the estimate:
 //!
 //! * **A step** of a block, one stage deep, takes a little longer than the slowest of the
-//!   tensor cores, shared memory (which the copies write and the products read) and the bandwidth
-//!   of L2, and than a stage's share of the latency of memory. Rows outside of a matrix are copied as zeros, and cost
-//!   what others do. Blocks of a cluster that share the depth read parts of it that lie apart, and take longer.
+//!   tensor cores, shared memory (which the copies write and the products read), the bandwidth
+//!   of L2 and the copy engine, and than a stage's share of the latency of memory. Rows outside of a matrix are
+//!   zeros that the copy engine writes, slower than others: a tile at the edge that is nearly empty is the slowest of its
+//!   wave. Blocks of a cluster that share the depth read parts of it that lie apart, and take longer.
 //! * **A wave** is as many blocks as fit on the GPU. Each has its steps and the fixed costs of a
 //!   tile: the first stage's latency, the epilogue (that of swapped operands is transposed), the transition to the next tile, a part of which
 //!   the next tile's copies hide. A last wave that is nearly empty takes as long as a full one, but
@@ -15,9 +16,9 @@
 //! * **Split-K**: the partial sums are written, and read again by a second launch (across their rows, where operands are swapped);
 //!   or the blocks of a cluster send them to each other.
 //!
-//! The constants were fitted to times that an H200 took: 4211 of 112 shapes (52 of models, 60 mostly drawn at random, with 1 to 8192 rows) in up to
-//! 72 plans each (`gemm_tiles DIR many`), and 2427 of 126 shapes of an earlier run; docs/measurements.md has what they choose,
-//! for shapes that they were not fitted to, too. They are of Hopper, which is the only architecture with warpgroups.
+//! The constants were fitted to times that an H200 took: 10,698 of 206 shapes, mostly drawn at random, with 1 to 8192 rows,
+//! in up to 72 plans each (`gemm_tiles DIR many`), most of them with operands in L2 and with others, of which the geometric
+//! mean counts. docs/measurements.md has what they choose for other shapes. They are of Hopper, which is the only architecture with warpgroups.
 
 use super::leave::Staging;
 use super::problem::{Gemm, Major};
@@ -43,18 +44,20 @@ pub struct Costs {
     pub shared: f64,
     /// Bytes that come from L2 in a cycle, for all multiprocessors.
     pub l2: f64,
-    /// Bytes that come from there for one of them, at most.
-    pub l2_alone: f64,
+    /// Cycles in which the copy engine brings a row of 128 bytes.
+    pub row: f64,
+    /// The same where it lies outside of the matrix.
+    pub outside: f64,
     /// Cycles from asking for a stage to having it, where every multiprocessor asks.
     pub latency: f64,
     /// The part of them where only one does.
     pub alone: f64,
     /// Cycles of a step besides.
     pub beat: f64,
-    /// Lines that a row astride of lines costs more, for each that it touches more.
+    /// How much more a row astride of lines costs L2.
     pub astride: f64,
-    /// Rows that one outside of a matrix costs.
-    pub outside: f64,
+    /// How much more it costs the copy engine.
+    pub row_astride: f64,
     /// How much longer steps take where blocks of a cluster share the depth.
     pub apart: f64,
     /// Cycles that a tile costs besides its steps.
@@ -90,38 +93,39 @@ pub struct Costs {
 /// Those of an H200.
 pub const H200: Costs = Costs {
     clock: 1755.0,
-    product: 0.602,
-    least_product: 9.62,
-    shared: 212.2,
-    l2: 15065.0,
-    l2_alone: 298.8,
-    latency: 2210.0,
-    alone: 0.65,
-    beat: 4.53,
-    astride: 2.78,
-    outside: 1.26,
-    apart: 0.249,
-    tile: 3127.0,
-    tile_rows: 9.97,
-    turned: 0.806,
-    next: 1574.0,
-    rest: 1032.0,
-    memory: 5.35,
-    sums: 2.71,
-    sums_turned: 2.78,
-    second: 2.34,
-    meeting: 0.86,
-    met: 1.01,
-    cluster: 0.97,
-    many: 0.595,
-    launch: 0.02,
+    product: 0.5182,
+    least_product: 15.1,
+    shared: 180.6,
+    l2: 19140.0,
+    row: 1.009,
+    outside: 2.942,
+    latency: 2816.0,
+    alone: 0.6124,
+    beat: 19.61,
+    astride: 3.149,
+    row_astride: 1.057,
+    apart: 0.2756,
+    tile: 2375.0,
+    tile_rows: 7.747,
+    turned: 0.5985,
+    next: 888.5,
+    rest: 1058.0,
+    memory: 5.31,
+    sums: 1.917,
+    sums_turned: 1.135,
+    second: 2.785,
+    meeting: 0.8283,
+    met: 1.435,
+    cluster: 1.718,
+    many: 0.8299,
+    launch: 0.01938,
 };
 
 /// How sharply the slowest part decides, among those of a step, beside the latency, and beside memory: the
 /// exponents of [`beside`].
-const PARTS: f64 = 3.9;
-const LATENCY: f64 = 2.65;
-const MEMORY: f64 = 2.45;
+const PARTS: f64 = 3.863;
+const LATENCY: f64 = 8.494;
+const MEMORY: f64 = 2.234;
 
 /// Overlapping parts take a little longer than the slowest of them.
 fn beside<const N: usize>(parts: [f64; N], sharp: f64) -> f64 {
@@ -176,11 +180,19 @@ pub fn time_at(problem: &Gemm, tiling: &Tiling, target: Target, costs: &Costs) -
     let halves = u64::from(problem.k) * u64::from(problem.input.bytes()) / 2;
     let steps = halves.div_ceil(tiling.depth.into());
     let [below, beside] = tiling.cluster.sides();
+    let units = tiles * f64::from(tiling.split);
+    // Of more waves than one the part that has the edge.
+    let last = (f64::from(target.sms * tiling.blocks) / units).min(1.0);
+    let rows = Copied::new(tiling.rows, below, high, last);
+    let cols = Copied::new(tiling.cols, beside, wide, last);
+    let both =
+        |part: fn(&Copied) -> f64| part(&rows) / f64::from(beside) + part(&cols) / f64::from(below);
     let load = Load {
-        units: tiles * f64::from(tiling.split),
+        units,
         steps: steps.div_ceil(tiling.split.into()) as f64,
-        fetched: copied(tiling.rows, high, costs) / f64::from(beside)
-            + copied(tiling.cols, wide, costs) / f64::from(below),
+        fetched: both(|copied| copied.mean),
+        inside: both(|copied| copied.inside),
+        outside: both(|copied| copied.outside),
         bytes: problem.work().bytes,
         astride: astride(problem),
         // Threads store what is left of a row behind the last panel of 16.
@@ -212,10 +224,35 @@ pub fn time_at(problem: &Gemm, tiling: &Tiling, target: Target, costs: &Costs) -
     time
 }
 
-/// What it costs to copy the rows of a tile, in rows, where the matrix has so many.
-fn copied(rows: u32, there: u32, costs: &Costs) -> f64 {
-    let inside = rows.min(there);
-    f64::from(inside) + costs.outside * f64::from(rows - inside)
+/// Rows of a tile that are copied, or its columns.
+struct Copied {
+    /// Those inside of the matrix, in the mean.
+    mean: f64,
+    /// Those of the tile that a wave waits for.
+    inside: f64,
+    /// The others of that tile.
+    outside: f64,
+}
+
+impl Copied {
+    /// In tiles of so many `rows`, in clusters of `peers`, of a matrix of so many; `last` is the part of the waves
+    /// that has its edge.
+    fn new(rows: u32, peers: u32, all: u32, last: f64) -> Copied {
+        let tiles = all.div_ceil(rows);
+        let padded = tiles.next_multiple_of(peers);
+        let mean = f64::from(all) / f64::from(padded);
+        // A cluster's last tile may have none.
+        let edge = match padded == tiles {
+            true => f64::from(all - (tiles - 1) * rows),
+            false => 0.0,
+        };
+        let inside = mean + (edge.min(mean) - mean) * last;
+        Copied {
+            mean,
+            inside,
+            outside: f64::from(rows) - inside,
+        }
+    }
 }
 
 /// What blocks have to do.
@@ -224,8 +261,12 @@ struct Load {
     units: f64,
     /// Steps of each.
     steps: f64,
-    /// Rows and columns of a tile that a block copies.
+    /// Rows and columns of a tile that a block copies, in the mean.
     fetched: f64,
+    /// Those of the tile that a wave waits for.
+    inside: f64,
+    /// Those of it that lie outside of the matrices.
+    outside: f64,
     /// Bytes that must cross the memory bus once.
     bytes: f64,
     /// The part of rows that do not start with a line.
@@ -241,17 +282,19 @@ impl Load {
         let products = rows / 64.0 * depth / 16.0;
         let stage = (rows + cols) * depth * 2.0;
         // A row that does not start with a line is a line more.
-        let astride = 1.0 + self.astride * costs.astride;
+        let astride = |more: f64| 1.0 + self.astride * more;
+        let copies = self.inside * costs.row * astride(costs.row_astride);
+        let copies = (copies + self.outside * costs.outside) * depth / 64.0;
         let apart = match tiling.cluster {
             Cluster::Depth => 1.0 + costs.apart,
             _ => 1.0,
         };
         let step = |active: f64| {
-            let l2 = (costs.l2 / active).min(costs.l2_alone);
             let parts = [
                 products * (cols * costs.product).max(costs.least_product),
                 (products * (64.0 + cols) * 32.0 + stage) / costs.shared,
-                self.fetched * depth * 2.0 * astride / l2,
+                self.fetched * depth * 2.0 * astride(costs.astride) * active / costs.l2,
+                copies,
             ];
             beside(parts, PARTS) * apart + costs.beat
         };
@@ -335,6 +378,9 @@ fn tile_shapes(m: u32) -> impl Iterator<Item = (u32, u32, u32)> {
 /// Waves in which every width may suit.
 const FEW_WAVES: u64 = 4;
 
+/// Waves above which only the widest do.
+const MANY_WAVES: u64 = 8;
+
 /// In how many shares the depth may be cut.
 const SHARES: [u32; 14] = [1, 2, 3, 4, 5, 6, 7, 8, 12, 16, 24, 33, 44, 66];
 
@@ -351,7 +397,7 @@ fn deepest(tiling: Tiling, majors: [Major; 2], target: Target) -> Option<Tiling>
     let panels = tiling.cols.div_ceil(64).min(2);
     let staging = tiling.groups() * 4 * 2048 * panels + 2048;
     let room = tiling.room(target.arch).checked_sub(staging)?;
-    let most = if tiling.depth == 64 { 16 } else { 8 };
+    let most = if tiling.depth == 64 { 12 } else { 8 };
     let stages = (room / one.ring_bytes(majors)).min(most);
     let enough = Tiling {
         stages: ENOUGH,
@@ -459,11 +505,16 @@ fn candidates(problem: &Gemm, target: Target) -> Vec<Tiling> {
     // which go to clusters, where no tile begins ahead anyway.
     let once = |tiling: &Tiling| tiles(problem, tiling) <= u64::from(target.sms);
     // In many waves the last one matters little, and what a width gains there is less than the model's
-    // error: 4096 x 14336 x 4096 has 0.98 of cuBLAS's speed in 256 columns and 0.966 in 184.
+    // error: 4096 x 14336 x 4096 has 0.98 of cuBLAS's speed in 256 columns and 0.966 in 184. At full power, which the model does
+    // not know, large tiles gain: 8192 cubed has 1.02 in 256 columns and 0.99 in 224.
     shapes.retain(|tiling| {
-        let step = if tiling.rows > 128 { 16 } else { 32 };
-        let few = tiles(problem, tiling) <= FEW_WAVES * u64::from(target.sms);
-        few || tiling.swapped || tiling.cols.is_multiple_of(step)
+        let waves = tiles(problem, tiling).div_ceil(target.sms.into());
+        let step = match tiling.rows {
+            0..=128 if waves > MANY_WAVES => 64,
+            0..=128 => 32,
+            _ => 16,
+        };
+        waves <= FEW_WAVES || tiling.swapped || tiling.cols.is_multiple_of(step)
     });
     shapes.retain(|tiling| {
         let moves = tiling.moved(problem.in_levels()).is_some();
