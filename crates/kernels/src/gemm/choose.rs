@@ -238,7 +238,7 @@ impl Copied {
     /// In tiles of so many `rows`, in clusters of `peers`, of a matrix of so many; `last` is the part of the waves
     /// that has its edge.
     fn new(rows: u32, peers: u32, all: u32, last: f64) -> Copied {
-        let tiles = all.div_ceil(rows);
+        let tiles = all.div_ceil(rows).max(1);
         let padded = tiles.next_multiple_of(peers);
         let mean = f64::from(all) / f64::from(padded);
         // A cluster's last tile may have none.
