@@ -122,6 +122,15 @@ fn decoding() {
             .count()
     };
     assert!(by(Appender::Tile) > 5 && by(Appender::Launch) > 1);
+    let like = |wanted: fn(&DecodeShape) -> bool| {
+        let like = |case: &Case| matches!(&case.kernel, Which::Decode(shape, _) if wanted(shape));
+        cases(Topic::Decode, target()).iter().any(like)
+    };
+    assert!(like(|shape| shape.heads == 4 && shape.append.is_some()));
+    assert!(like(
+        |shape| shape.heads == 2 && shape.append.is_some_and(|append| append.rounds)
+    ));
+    assert!(like(|shape| shape.twins && shape.rows() > 16));
     let without = common::device("sim:a100").1;
     assert!(cases(Topic::Decode, without).is_empty());
 }
@@ -511,6 +520,42 @@ fn decoding_is_dealt_evenly() {
             "{problem}: {grid}"
         );
     }
+}
+
+/// Rows of keys that are short in memory are read two at a time: those of two heads where heads adjoin, of two keys where keys do.
+#[test]
+fn short_rows_of_keys_are_read_together() {
+    let shape = |change: &dyn Fn(&mut Problem)| {
+        let mut problem = Problem::ragged(vec![(1, 500); 3], 32, 64);
+        (problem.kv_heads, problem.page_size) = (8, Some(16));
+        change(&mut problem);
+        decode_shape(&problem, target())
+    };
+    assert_eq!(shape(&|_| {}).heads, 2);
+    assert_eq!(shape(&|problem| problem.page_size = None).heads, 2);
+    assert_eq!(shape(&|problem| problem.cache = Cache::E4m3).heads, 2);
+    assert_eq!(shape(&|problem| problem.kv_heads = 1).heads, 1);
+    assert_eq!(shape(&|problem| problem.head_dim = 80).heads, 1);
+    let whole = |keys: u32| {
+        move |problem: &mut Problem| {
+            let (batch, queries) = (2, 1);
+            *problem = Problem::new(batch, 32, queries, 64);
+            (problem.kv_heads, problem.cache) = (8, Cache::E4m3);
+            problem.lengths = Lengths::Same {
+                batch,
+                queries,
+                keys,
+            };
+        }
+    };
+    let twins = shape(&whole(500));
+    assert!(twins.twins && twins.heads == 1, "{twins}");
+    assert!(!shape(&whole(501)).twins, "an odd number of keys");
+    let capped = shape(&|problem| {
+        whole(500)(problem);
+        problem.scoring.mods.push(softcap(2.0));
+    });
+    assert!(!capped.twins, "scores are changed by the numbers of keys");
 }
 
 /// Narrow values leave room for more keys, in registers and in shared memory; the kernels without a width

@@ -45,6 +45,8 @@ impl Cases {
         self.decode_storages();
         self.decode_heads();
         self.decode_tiny();
+        self.decode_neighbours();
+        self.decode_twins();
         self.decode_appending();
     }
 
@@ -186,6 +188,73 @@ impl Cases {
             problem.layout = [Layout::Heads, Layout::Rows][index % 2];
             problem.dtype = Dtype::ALL[(index + 1) % 2];
             self.on_decode(&problem, |shape, grid| (shape, grid));
+        }
+    }
+
+    /// Tiles of two and four key heads that lie next to each other: packed and in pages, one tile of these heads and several, of 16 and of 8
+    /// bits with factors of their own, with new keys that are rounded and not.
+    fn decode_neighbours(&mut self) {
+        let lengths = [(1, 5), (2, 300), (0, 70), (1, 3), (3, 64), (1, 129), (4, 3)];
+        // Query heads, key heads, key heads of a tile, elements of a head, tokens of a page, of 8 bits, new keys.
+        for (index, (heads, kv_heads, of_tile, head_dim, page_size, tiny, new)) in [
+            (8, 4, 4, 64, Some(16), true, None),
+            (12, 2, 2, 64, None, false, None),
+            (4, 4, 2, 128, Some(32), false, None),
+            (8, 8, 4, 128, None, true, None),
+            (8, 2, 2, 64, Some(64), true, Some(3)),
+            (4, 4, 4, 64, Some(8), false, Some(2)),
+        ]
+        .into_iter()
+        .enumerate()
+        {
+            let mut problem = Problem::ragged(lengths.to_vec(), heads, head_dim);
+            (problem.kv_heads, problem.page_size) = (kv_heads, page_size);
+            problem.cache = [Cache::Same, Cache::E4m3][usize::from(tiny)];
+            problem.append = new.map(|rows| Append {
+                rows,
+                in_cache_type: false,
+            });
+            problem.mask = MASKS[(index + 1) % 3];
+            problem.dtype = Dtype::ALL[index % 2];
+            problem.weights = exact(problem.dtype);
+            problem.output = [Output::Same, Output::F32][(index / 2) % 2];
+            problem.scoring.sinks = index % 3 == 1;
+            let [blocks, least] = [[5, 1], [4, 2], [64, 1]][index % 3];
+            self.on_decode(&problem, |shape, _| {
+                let shape = DecodeShape {
+                    heads: of_tile,
+                    down: of_tile,
+                    warps: 8,
+                    keys: if of_tile * head_dim < 256 { 128 } else { 64 },
+                    stages: 2,
+                    ..shape
+                };
+                let grid = Grid {
+                    blocks,
+                    least,
+                    combine: [Combine::Launch, Combine::LastBlock][index % 2],
+                };
+                (shape, grid)
+            });
+        }
+    }
+
+    /// Two keys a row of 128 bytes: 16 rows a tile and more, masks, an end inside of a block of keys.
+    fn decode_twins(&mut self) {
+        for (index, (kv_heads, queries, keys)) in [(4, 1, 200), (1, 5, 578), (2, 16, 62)]
+            .into_iter()
+            .enumerate()
+        {
+            let mut problem = Problem::new(2, 4, queries, 64);
+            problem.kv_heads = kv_heads;
+            problem.lengths = Lengths::Same {
+                batch: 2,
+                queries,
+                keys,
+            };
+            (problem.cache, problem.mask) = (Cache::E4m3, MASKS[index]);
+            problem.dtype = Dtype::ALL[index % 2];
+            self.dealt(&problem, [3, 4, 5][index], 1);
         }
     }
 

@@ -414,20 +414,53 @@ pub(crate) fn hide_masked<'k>(
     seen: &[[KeyRange<'k>; 2]],
     first: Val<'k, u32>,
 ) {
+    hide_masked_in(scores, seen, first, KeyOrder::Rising);
+}
+
+/// The order of the keys of a warp's scores, along their columns.
+#[derive(Clone, Copy)]
+pub(crate) enum KeyOrder {
+    Rising,
+    /// Of 32 at a time the even ones, then the odd ones.
+    EvenThenOdd,
+}
+
+impl KeyOrder {
+    /// The first key of 8 columns and of the first lane, how much further the next key of that lane is, and the
+    /// first one of the next lane.
+    fn of_block(self, number: usize) -> (usize, [u32; 2]) {
+        match self {
+            KeyOrder::Rising => (8 * number, [1, 2]),
+            KeyOrder::EvenThenOdd => {
+                let within = number % 4;
+                (number / 4 * 32 + within / 2 + within % 2 * 16, [2, 4])
+            }
+        }
+    }
+}
+
+/// The same for scores whose keys have some order.
+pub(crate) fn hide_masked_in<'k>(
+    scores: &WarpTile<'k>,
+    seen: &[[KeyRange<'k>; 2]],
+    first: Val<'k, u32>,
+    order: KeyOrder,
+) {
     let (_, cols) = scores.shape();
-    let first = (first + Accumulator::col(&first.kernel())).cast::<i32>();
+    let (_, [next, lane]) = order.of_block(0);
+    let first = (first + Accumulator::col(&first.kernel()) * (lane / 2)).cast::<i32>();
     for (m, rows) in seen.iter().enumerate() {
         for n in 0..cols {
             let Some(block) = scores.block(m, n) else {
                 continue;
             };
-            let key = first + 8 * n as i32;
+            let key = first + order.of_block(n).0 as i32;
             let [a, b, c, d] = block.get();
             block.set([
                 rows[0].or_hidden(key, a),
-                rows[0].or_hidden(key + 1, b),
+                rows[0].or_hidden(key + next as i32, b),
                 rows[1].or_hidden(key, c),
-                rows[1].or_hidden(key + 1, d),
+                rows[1].or_hidden(key + next as i32, d),
             ]);
         }
     }

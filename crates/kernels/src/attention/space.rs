@@ -292,7 +292,8 @@ fn judge_decode(problem: &Problem, candidate: &Candidate, target: Target) -> Res
         .sequences()
         .iter()
         .map(|&(queries, keys)| {
-            let tiles = (queries * group).div_ceil(shape.rows()) * problem.kv_heads;
+            let tiles =
+                (queries * group).div_ceil(shape.head_rows()) * (problem.kv_heads / shape.heads);
             f64::from(tiles) * f64::from(keys.div_ceil(shape.keys))
         })
         .sum();

@@ -135,7 +135,8 @@ impl<'k> New<'_, 'k> {
             let at = row * u64::from(4 * chunks);
             return new.at(at).at(chunk * 4).load_vec_readonly::<4>();
         }
-        let scale = scale.at(self.kv_head).load_readonly();
+        let head = self.kv_head * self.shape.heads + chunk / self.shape.head_chunks();
+        let scale = scale.at(head).load_readonly();
         let from = new
             .cast::<T>()
             .at(row * u64::from(16 * chunks))

@@ -1,11 +1,11 @@
-//! The work of a block: a producer thread issues copies of keys and values, four consumer warps
+//! The work of a block: a producer thread issues copies of keys and values, four or eight consumer warps
 //! process them as they arrive.
 
 use super::DecodeArgs;
 use super::append;
 use super::combine::{Parts, by_last_block};
 use super::rows::Rows;
-use super::shape::{Combine, DecodeShape, PANEL, Spec, Storage, WARPS};
+use super::shape::{Combine, DecodeShape, PANEL, Spec, Storage};
 use super::work::{Part, Work};
 use crate::attention::meeting::Meeting;
 use crate::attention::params::Element;
@@ -37,12 +37,13 @@ pub(super) fn emit<'k, T: Element, M: Element>(
     on_stage: OnStage<'_, 'k, M>,
 ) {
     let (ring, meeting) = k.barriers_together(|| {
-        let ring = k.bulk_pipeline_of(shape.stages, shape.stage(), WARPS);
-        (ring, Meeting::of(k, "met", 1, WARPS, &k.c(0)))
+        let ring = k.bulk_pipeline_of(shape.stages, shape.stage(), shape.warps);
+        (ring, Meeting::of(k, "met", 1, shape.warps, &k.c(0)))
     });
-    if shape.overlaps(scores.scoring) {
-        overlap(k);
-    }
+    k.if_(k.thread_index().eq(32 * shape.warps), || {
+        args.k.prefetch();
+        args.v.prefetch();
+    });
     let queries = k.tile(TileSpec::<M>::new(
         "q",
         shape.rows(),
@@ -52,10 +53,15 @@ pub(super) fn emit<'k, T: Element, M: Element>(
     let work = Work::new(k, shape, args, scores);
     let begin = (k.block().x * work.share).named("begin");
     let warp = k.warp_uniform();
+    // Found before the launch before has ended, where nothing has to be read for it.
+    let at = (!shape.ragged()).then(|| work.locate(begin));
+    if shape.overlaps(scores.scoring) {
+        overlap(k);
+    }
     k.if_(begin.lt(work.total), || {
-        let at = work.locate(begin);
+        let at = at.unwrap_or_else(|| work.locate(begin));
         k.if_else(
-            warp.eq(WARPS),
+            warp.eq(shape.warps),
             || {
                 k.comment("the copies");
                 let copies = Copies {
@@ -80,22 +86,13 @@ pub(super) fn emit<'k, T: Element, M: Element>(
                     let on_rows = |stage: &SharedTile<'k, f16>, first, masked| {
                         on_stage(&rows, stage, first, masked);
                     };
-                    let by = (k.thread_index(), 32 * WARPS);
+                    let by = (k.thread_index(), 32 * shape.warps);
                     let on_new = |stage: &SharedTile<'k, f16>, first| {
                         append::into_stage::<T>(shape, args, part, (stage, first), by);
                     };
                     products(k, shape, args, part, &stages, (&on_rows, &on_new), &meeting);
-                    rows.merge(warp, || meeting.meet());
-                    k.if_(warp.lt(shape.down), || {
-                        k.if_else(
-                            part.whole(),
-                            || rows.store::<T>(args, scores, part),
-                            || {
-                                let slot = slot(part, begin, k.block().x);
-                                rows.store_part(args, scores, part, slot);
-                            },
-                        );
-                    });
+                    let slot = slot(part, begin, k.block().x);
+                    rows.merge_and_store::<T>(args, scores, part, (warp, slot), || meeting.meet());
                     // Nobody reads what the next part's queries and sums replace.
                     meeting.meet();
                     if combine == Combine::LastBlock {
@@ -226,7 +223,11 @@ impl<'k> Copies<'_, '_, 'k> {
         let Storage::Paged(size) = self.shape.storage else {
             return k.for_step(first, end, keys, |at| {
                 let key = part.sequence.key(at, keys);
-                self.stage(part, |_| (key, None));
+                let row = match self.shape.twins {
+                    false => key,
+                    true => key / 2,
+                };
+                self.stage(part, |_| (row, None));
             });
         };
         // The pages of a stage are looked up while the stage before is waited for.
@@ -263,14 +264,15 @@ impl<'k> Copies<'_, '_, 'k> {
         let height = shape.copied_rows();
         let head = part.kv_head.cast::<i32>();
         self.fill.fill(|copies, to: Landing<'k, f16>| {
-            for copy in 0..shape.keys / height {
+            for copy in 0..shape.key_rows() / height {
                 let (row, page) = at(copy);
                 let row = (part.sequence.k_start + row).cast::<i32>();
                 let both = [(0, self.args.k), (1, self.args.v)];
                 let tensors = (shape.stage_panels() / shape.panels()) as usize;
                 for (which, from) in both.into_iter().take(tensors) {
                     for panel in 0..shape.panels() {
-                        let first = (which * shape.panels() + panel) * shape.keys + copy * height;
+                        let panel_row = (which * shape.panels() + panel) * shape.key_rows();
+                        let first = panel_row + copy * height;
                         let to = to.part(first * PANEL, height * PANEL);
                         let element = k.c((panel * shape.panel()) as i32);
                         let at = match shape.storage {

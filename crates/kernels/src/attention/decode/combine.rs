@@ -25,12 +25,14 @@ pub(super) fn emit<'k, T: Element>(
     scores: &Scores<'_, 'k>,
 ) {
     let work = Work::new(k, shape, args, scores);
-    let (row, block) = (k.block().x, k.block().y);
+    let block = k.block().y;
     let (begin, end) = (block * work.share, (block + 1) * work.share);
     k.if_(end.lt(work.total), || {
         let part = work.tile(work.locate(end), end);
         let goes_on = part.tile_unit.lt(end) & part.tile_unit.ge(begin);
-        k.if_(goes_on & row.lt(part.rows(args.group)), || {
+        let each = (args.q_len * args.group).min(shape.head_rows());
+        let row = part.nth(k.block().x, each);
+        k.if_(goes_on & part.has(args, row), || {
             let parts = Parts::of(&part, work.share);
             let (lane, warp) = (k.lane(), k.warp());
             let highest = parts.highest(k, shape, args, row);
@@ -55,13 +57,16 @@ pub(super) fn emit<'k, T: Element>(
     });
 }
 
-/// Parts of a row that a thread has on their way at a time.
-const AT_ONCE: u32 = 8;
+/// Parts of a row that a thread has on their way at a time: where a tile has no more, and where it has more.
+const AT_ONCE: [u32; 2] = [8, 16];
 
-/// How often a thread of such a block waits for parts, one after the other.
-pub(super) fn rounds(shape: &DecodeShape, rows: u32, parts: u64) -> u64 {
+/// How many elements a thread of such a block combines, four at a time, and how many parts of each it loads, those counted that
+/// it loads in vain.
+pub(super) fn loads(shape: &DecodeShape, rows: u32, parts: u64) -> (u64, u64) {
     let each = (rows * shape.value_dim / 4).div_ceil(32 * shape.consumers());
-    u64::from(each) * parts.div_ceil(AT_ONCE.into())
+    let [few, many] = AT_ONCE.map(u64::from);
+    let at_once = if parts <= few { few } else { many };
+    (each.into(), parts.next_multiple_of(at_once))
 }
 
 /// The block that is the last to write a part: each of its threads that multiply combines four elements of a row, and has all that it
@@ -75,57 +80,68 @@ pub(super) fn by_last_block<'k, T: Element>(
 ) {
     let parts = Parts::of(part, share);
     let each = shape.value_dim / 4;
-    let rows = part.rows(args.group).min(shape.rows());
+    let rows = part.rows(args.group).min(shape.head_rows());
     let threads = 32 * shape.consumers();
-    k.for_step(k.thread_index(), rows * each, threads, |index| {
-        let (row, col) = (index / each, index % each * 4);
-        let zero = || k.var(0.0f32);
-        let (level, total, sums) = (k.var(NO_LEVEL), zero(), [(); 4].map(|()| zero()));
-        k.for_step(0u32, parts.count, AT_ONCE, |first| {
-            let some = (0..AT_ONCE).map(|at| {
-                let here = first + at;
-                let number = parts.number(shape, here.min(parts.count - 1), row);
-                let lse = args.partial_lse.at(number).load();
-                let from = args.partial.at(number.mul_wide(shape.value_dim)).at(col);
-                let lse = here.lt(parts.count).select(lse, f32::NEG_INFINITY);
-                (lse, from.load_vec::<4>())
-            });
-            let some: Vec<_> = some.collect();
-            let highest = some
-                .iter()
-                .fold(level.get(), |most, (lse, _)| most.max(*lse));
-            let weight = |lse: Val<'k, f32>| ((lse - highest) * LOG2_E).exp2_approx();
-            let earlier = weight(level.get());
-            level.set(highest);
-            for sum in sums.iter().chain([&total]) {
-                sum.update(|sum| sum * earlier);
-            }
-            for (lse, four) in some {
-                let weight = weight(lse);
-                total.update(|total| total + weight);
-                for (sum, value) in sums.iter().zip(four) {
-                    sum.update(|sum| value.mul_add(weight, sum));
+    k.for_step(
+        k.thread_index(),
+        rows * (shape.heads * each),
+        threads,
+        |index| {
+            let (row, col) = (part.nth(index / each, rows), index % each * 4);
+            let zero = || k.var(0.0f32);
+            let (level, total, sums) = (k.var(NO_LEVEL), zero(), [(); 4].map(|()| zero()));
+            let add = |first: Val<'k, u32>, at_once: u32| {
+                let some = (0..at_once).map(|at| {
+                    let here = first + at;
+                    let number = parts.number(shape, here.min(parts.count - 1), row);
+                    let lse = args.partial_lse.at(number).load();
+                    let from = args.partial.at(number.mul_wide(shape.value_dim)).at(col);
+                    let lse = here.lt(parts.count).select(lse, f32::NEG_INFINITY);
+                    (lse, from.load_vec::<4>())
+                });
+                let some: Vec<_> = some.collect();
+                let highest = some
+                    .iter()
+                    .fold(level.get(), |most, (lse, _)| most.max(*lse));
+                let weight = |lse: Val<'k, f32>| ((lse - highest) * LOG2_E).exp2_approx();
+                let earlier = weight(level.get());
+                level.set(highest);
+                for sum in sums.iter().chain([&total]) {
+                    sum.update(|sum| sum * earlier);
                 }
+                for (lse, four) in some {
+                    let weight = weight(lse);
+                    total.update(|total| total + weight);
+                    for (sum, value) in sums.iter().zip(four) {
+                        sum.update(|sum| value.mul_add(weight, sum));
+                    }
+                }
+            };
+            let [few, many] = AT_ONCE;
+            k.if_else(
+                parts.count.le(few),
+                || add(k.c(0), few),
+                || k.for_step(0u32, parts.count, many, |first| add(first, many)),
+            );
+            let (to, lse) = part.result(args, row);
+            let total = total.get();
+            let factor = total.gt(0.0).select(total.recip_approx(), 0.0);
+            k.if_(col.eq(0), || {
+                args.lse
+                    .at(lse)
+                    .store(level.get() + total.log2_approx() * LN_2);
+            });
+            let four = sums.map(|sum| sum.get() * factor);
+            match shape.output {
+                Output::Same => {
+                    let pairs = [(0, 1), (2, 3)].map(|(a, b)| Val::pack_as::<T>(four[a], four[b]));
+                    let to = args.out.cast::<T>().at(to).at(col);
+                    to.cast::<T::Pair>().store_vec(pairs);
+                }
+                Output::F32 => args.out.cast::<f32>().at(to).at(col).store_vec(four),
             }
-        });
-        let (to, lse) = part.result(args, row);
-        let total = total.get();
-        let factor = total.gt(0.0).select(total.recip_approx(), 0.0);
-        k.if_(col.eq(0), || {
-            args.lse
-                .at(lse)
-                .store(level.get() + total.log2_approx() * LN_2);
-        });
-        let four = sums.map(|sum| sum.get() * factor);
-        match shape.output {
-            Output::Same => {
-                let pairs = [(0, 1), (2, 3)].map(|(a, b)| Val::pack_as::<T>(four[a], four[b]));
-                let to = args.out.cast::<T>().at(to).at(col);
-                to.cast::<T::Pair>().store_vec(pairs);
-            }
-            Output::F32 => args.out.cast::<f32>().at(to).at(col).store_vec(four),
-        }
-    });
+        },
+    );
 }
 
 /// The parts of a tile.

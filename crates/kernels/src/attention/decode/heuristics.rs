@@ -14,7 +14,7 @@
 //!   begins, and a late one costs less.
 //! * **Shares**: see [`decode_grid`].
 
-use super::combine::rounds;
+use super::combine::loads;
 use super::shape::{Appended, Appender, Combine, DecodeShape, Grid, Storage};
 use crate::attention::cache::Cache;
 use crate::attention::problem::{Lengths, Mask, Problem};
@@ -23,63 +23,78 @@ use crate::family::Target;
 /// Bytes of a key block that a multiprocessor reads in a nanosecond when all read:
 /// 4.4 TB/s over 132 of them.
 const FAIR_RATE: f64 = 33.0;
-/// How much faster a multiprocessor goes when few read: 64 of them read 3.3 TB/s.
-const ALONE: f64 = 1.5;
+/// How much faster a multiprocessor goes when few read: 96 of them took 61 us for 226 MB, begin and end included, with heads of 128.
+const ALONE: f64 = 1.3;
 /// Nanoseconds that combining takes.
 const COMBINE: f64 = 2500.0;
-/// How often the block that ends last may wait for parts of a tile that are on their way, at the most, 0.4 us each. A second launch that
-/// begins before the first has ended was 0.1 to 1.2 us slower than 1 to 3 times, and 0.5 to 1.6 faster than 4 to 6 times.
-const LAST_BLOCK_ROUNDS: u64 = 3;
-/// The same where a second launch begins when the first has ended: it was 0.2 to 2.4 us slower than 1 to 6 times, and level with 8.
-const LAST_BLOCK_ROUNDS_APART: u64 = 8;
+/// Parts that a thread of the block that ends last may load for each of its elements, times the square of these, at the most. A second
+/// launch that begins before the first has ended was 0 to 2 us slower below that, but for one shape of eight, and 0 to 1.7 faster
+/// above, but for one of five: elements are combined one after the other.
+const LAST_BLOCK_LOADS: u64 = 32;
+/// Parts that it may load in all, where a second launch begins when the first has ended: it was 0.2 to 2.4 us slower than 8 to 48
+/// loads, and level with 64.
+const LAST_BLOCK_LOADS_APART: u64 = 64;
+/// Bytes of keys and values that a stage is for.
+const STAGE_BYTES: u32 = 32 << 10;
 /// Bytes of a share below which a block takes longer to start than to read.
 const LEAST_BYTES: u32 = 64 << 10;
 
 /// The tiles that suit a problem on a device.
 pub fn decode_shape(problem: &Problem, target: Target) -> DecodeShape {
     let rows = problem.heads / problem.kv_heads * problem.longest().0;
-    // Changes of scores take registers: then a warp holds 16 rows alone.
-    let wide = problem.head_dim > 128 || problem.scoring.mods.len() > 1;
-    let (row_blocks, down) = match (rows, wide) {
-        // Warpgroups have 64.
-        _ if problem.cache == Cache::Latent => (1, 4),
-        (..=16, _) => (1, 1),
-        (..=32, false) => (2, 1),
-        (..=32, true) => (1, 2),
-        (_, false) => (2, 2),
-        (_, true) => (1, 4),
+    let storage = match (&problem.lengths, problem.page_size) {
+        (_, Some(size)) => Storage::Paged(size),
+        (Lengths::Each(_), None) => Storage::Packed,
+        (Lengths::Same { .. }, None) => Storage::Dense(problem.layout),
     };
-    // As many bytes, whatever a key has; but a warp's scores of 64 keys take registers that the
-    // results of 32 rows need.
-    let keys = match (problem.head_dim, problem.cache) {
-        (..=64, Cache::Same) => 128,
-        (..=64, Cache::E4m3) if (row_blocks, down) == (1, 1) => 256,
-        (..=128, Cache::E4m3) if down == 1 => 128,
-        _ => 64,
+    let wide = problem.head_dim > 128;
+    let (down, warps) = match (rows, wide) {
+        // Warpgroups have 64.
+        _ if problem.cache == Cache::Latent => (4, 4),
+        (..=16, _) => (1, 4),
+        (..=32, false) => (2, 8),
+        (..=32, true) => (2, 4),
+        (_, false) => (4, 8),
+        (_, true) => (4, 4),
     };
     let shape = DecodeShape {
         head_dim: problem.head_dim,
         value_dim: problem.value_dim(),
-        row_blocks,
         down,
-        keys,
+        warps,
+        heads: 1,
+        twins: false,
+        keys: 64,
         stages: 2,
         mask: problem.mask.kind(),
-        storage: match (&problem.lengths, problem.page_size) {
-            (_, Some(size)) => Storage::Paged(size),
-            (Lengths::Each(_), None) => Storage::Packed,
-            (Lengths::Same { .. }, None) => Storage::Dense(problem.layout),
-        },
+        storage,
         cache: problem.cache,
         weights: problem.weights,
         output: problem.output,
         append: problem.append.map(|append| Appended {
-            by: match rows <= 16 * row_blocks * down {
+            by: match rows <= 16 * down {
                 true => Appender::Tile,
                 false => Appender::Launch,
             },
             rounds: problem.cache == Cache::E4m3 && !append.in_cache_type,
         }),
+    };
+    let shape = match rows <= 16 && problem.kv_heads.is_multiple_of(2) && shape.suits_two_heads() {
+        true => DecodeShape {
+            down: 2,
+            warps: 8,
+            heads: 2,
+            ..shape
+        },
+        false => shape,
+    };
+    let twins = shape.can_have_twins()
+        && problem.scoring.is_plain()
+        && problem.longest().1.is_multiple_of(2);
+    let shape = DecodeShape { twins, ..shape };
+    let shape = DecodeShape {
+        keys: keys_of_stage(&shape),
+        ..shape
     };
     let room = target.arch.limits().shared_opt_in;
     let stages = room.saturating_sub(shape.other_bytes()) / shape.stage_bytes();
@@ -87,6 +102,26 @@ pub fn decode_shape(problem: &Problem, target: Target) -> DecodeShape {
         stages: stages.min(3),
         ..shape
     }
+}
+
+/// Keys of a stage: as many bytes, whatever a key has, and no more than a warp has registers for.
+fn keys_of_stage(shape: &DecodeShape) -> u32 {
+    let (bytes, most) = match shape.cache {
+        Cache::Latent => return 64,
+        Cache::Same => (2, 128),
+        Cache::E4m3 => (1, 256),
+    };
+    // Of 32 rows and more a warp that has 16 keys waits for itself: 128 were 5 in a hundred faster than 64. Those of 8 bits take
+    // longer to be turned into halves than to come, and more of them were 10 in a hundred slower.
+    let stage = match shape.head_rows() > 16 && shape.cache == Cache::Same {
+        true => 2 * STAGE_BYTES,
+        false => STAGE_BYTES,
+    };
+    let fit = stage / 2 / (shape.heads * shape.head_dim * bytes);
+    let fit = 1 << fit.max(1).ilog2();
+    fit.min(most)
+        .min(64 * shape.across())
+        .max(16 * shape.across())
 }
 
 /// How many tiles there are, and the key blocks of each, where sequences have one length.
@@ -100,7 +135,8 @@ fn equal_tiles(problem: &Problem, shape: &DecodeShape) -> Option<(u64, u64)> {
         return None;
     };
     let rows = problem.heads / problem.kv_heads * queries;
-    let tiles = u64::from(batch) * u64::from(problem.kv_heads * rows.div_ceil(shape.rows()));
+    let each = problem.kv_heads / shape.heads * rows.div_ceil(shape.head_rows());
+    let tiles = u64::from(batch) * u64::from(each);
     let seen = match problem.mask {
         Mask::Full | Mask::Causal => keys,
         Mask::Window { left, .. } => keys.min(left.saturating_add(queries)),
@@ -174,7 +210,7 @@ pub fn decode_grid(problem: &Problem, shape: &DecodeShape, target: Target) -> Gr
 fn most_parts(problem: &Problem, shape: &DecodeShape, grid: &Grid) -> u64 {
     let (queries, keys) = problem.longest();
     let rows = problem.heads / problem.kv_heads * queries;
-    let tiles = (problem.kv_heads * rows.div_ceil(shape.rows())).max(1);
+    let tiles = (problem.kv_heads / shape.heads * rows.div_ceil(shape.head_rows())).max(1);
     let blocks = keys.div_ceil(shape.keys).max(1);
     let by_length = (blocks - 1).div_ceil(grid.least) + 1;
     u64::from(by_length.min(grid.blocks.div_ceil(tiles) + 1))
@@ -183,11 +219,13 @@ fn most_parts(problem: &Problem, shape: &DecodeShape, grid: &Grid) -> u64 {
 /// Who combines tiles of so many parts: the block that ends last where it reads them as fast as a second launch begins.
 fn combined_by(problem: &Problem, shape: &DecodeShape, parts: u64) -> Combine {
     let rows = problem.heads / problem.kv_heads * problem.longest().0;
-    let most = match shape.overlaps(&problem.scoring) {
-        true => LAST_BLOCK_ROUNDS,
-        false => LAST_BLOCK_ROUNDS_APART,
+    let rows = shape.heads * rows.min(shape.head_rows());
+    let (each, loaded) = loads(shape, rows, parts);
+    let last = match shape.overlaps(&problem.scoring) {
+        true => each * each * loaded <= LAST_BLOCK_LOADS,
+        false => each * loaded <= LAST_BLOCK_LOADS_APART,
     };
-    match rounds(shape, rows.min(shape.rows()), parts) <= most {
+    match last {
         true => Combine::LastBlock,
         false => Combine::Launch,
     }
@@ -210,7 +248,7 @@ pub(super) fn rank(problem: &Problem, target: Target) -> Result<u32, String> {
     let rows = problem.heads / problem.kv_heads * queries;
     // A step of decoding, or of speculative decoding. Beyond, tiles of 64 rows and
     // more are full, and the kernels for prefill read keys as seldom.
-    let few = queries <= 16 && rows <= 16 * shape.rows();
+    let few = queries <= 16 && rows <= 16 * shape.head_rows();
     let more_keys = keys >= 4 * queries;
     let only = problem.page_size.is_some() || problem.cache != Cache::Same;
     Ok(if only || few && more_keys { 7 } else { 0 })

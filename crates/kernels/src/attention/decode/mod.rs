@@ -21,6 +21,7 @@ mod block;
 mod combine;
 mod heuristics;
 mod latent;
+mod merge;
 mod rows;
 mod shape;
 mod tiny;

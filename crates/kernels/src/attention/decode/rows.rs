@@ -2,18 +2,20 @@
 //! results.
 
 use super::DecodeArgs;
+use super::merge::Merge;
 use super::shape::{DecodeShape, PANEL};
 use super::work::Part;
 use crate::attention::cache::Cache;
-use crate::attention::epilogue::{MergeShape, merge};
-use crate::attention::mask::{KeyRange, hide_masked};
+use crate::attention::epilogue::MergeShape;
+use crate::attention::mask::{KeyOrder, KeyRange, hide_masked_in};
 use crate::attention::params::Element;
 use crate::attention::problem::Output;
 use crate::attention::score::{Rules, ScoreRow, Scores, modify};
-use crate::attention::softmax::{Row, Softmax, scale_rows};
+use crate::attention::softmax::{Row, Softmax};
 use heist_builder::{
     ASource, Accumulator, FragmentA, Global, Kernel, On, Ptr, SharedTile, Val, WarpTile,
 };
+use std::ops::Range;
 
 /// The part of a tile that is one warp's: some of its rows, some of its keys.
 pub(super) struct Rows<'k, T: Element> {
@@ -23,10 +25,14 @@ pub(super) struct Rows<'k, T: Element> {
     row: Val<'k, u32>,
     /// The warp's first key in a stage.
     col: Val<'k, u32>,
+    /// The first panel of a stage that has elements of the warp's key head, and the piece of 16
+    /// bytes of that panel that they begin with.
+    panel: Val<'k, u32>,
+    chunk: Val<'k, u32>,
     queries: Queries<'k, T>,
-    seen: Vec<[KeyRange<'k>; 2]>,
+    seen: [[KeyRange<'k>; 2]; 1],
     /// What becomes of the scores, where something does, and the factor of the products.
-    rules: Option<Vec<[Rules<'k>; 2]>>,
+    rules: Option<[[Rules<'k>; 2]; 1]>,
     scale: Val<'k, f32>,
     softmax: Softmax<'k>,
     results: WarpTile<'k>,
@@ -52,7 +58,6 @@ pub(super) fn fill_queries<'k, T: Element>(
     threads: u32,
 ) {
     let k = thread.kernel();
-    let rows = part.rows(args.group);
     let chunks = queries.chunks();
     let total = queries.rows() * chunks;
     for trip in 0..total.div_ceil(threads) {
@@ -61,7 +66,7 @@ pub(super) fn fill_queries<'k, T: Element>(
         let whole = (trip + 1) * threads <= total;
         k.if_(k.c(whole) | index.lt(total), || {
             let words = [(); 4].map(|()| k.var(0u32));
-            k.if_(row.lt(rows), || {
+            k.if_(part.has(args, row), || {
                 let from = part.query(args, row);
                 let from = args.q.cast::<T>().at(from).at(chunk * 8).cast::<u32>();
                 for (word, value) in words.iter().zip(from.load_vec::<4>()) {
@@ -86,38 +91,35 @@ impl<'k, T: Element> Rows<'k, T> {
         warp: Val<'k, u32>,
     ) -> Self {
         let (down, across) = (warp % shape.down, warp / shape.down);
-        let row = down * (16 * shape.row_blocks);
+        let row = down * 16;
         let source = queries.a_rows(row);
-        let kept = shape.row_blocks == 1 && shape.head_dim <= 128;
-        let queries = if kept {
+        let queries = if shape.head_dim <= 128 {
             let steps = 0..shape.head_dim / 16;
             Queries::Registers(steps.map(|step| source.fragment(0, step)).collect())
         } else {
             Queries::Shared(source)
         };
         let mask = part.sequence.mask(shape, args);
-        let own = part.first_row + row + Accumulator::row(k);
-        let seen = (0..shape.row_blocks)
-            .map(|m| [0, 8].map(|down| mask.seen_by((own + (16 * m + down)) / args.group)));
+        let [head, head_row] = part.own(row);
+        let piece = head * shape.head_chunks();
+        let own = part.first_row + head_row + Accumulator::row(k);
+        let seen = [0, 8].map(|down| mask.seen_by((own + down) / args.group));
         let rule = |down: u32| {
-            scores.rules(|tables| {
-                let row = own + down;
-                ScoreRow {
-                    sequence: part.sequence.number,
-                    head: part.head(args, row),
-                    position: mask.position(row / args.group),
-                    keys: part.sequence.keys,
-                    shift: mask.shift(),
-                    first_key: match shape.ragged() {
-                        true => part.sequence.k_start,
-                        false => part.sequence.number * args.k_len,
-                    },
-                    tables,
-                }
+            scores.rules(|tables| ScoreRow {
+                sequence: part.sequence.number,
+                head: part.head(args, row + Accumulator::row(k) + down),
+                position: mask.position((own + down) / args.group),
+                keys: part.sequence.keys,
+                shift: mask.shift(),
+                first_key: match shape.ragged() {
+                    true => part.sequence.k_start,
+                    false => part.sequence.number * args.k_len,
+                },
+                tables,
             })
         };
-        let rules = |m: u32| Some([rule(16 * m)?, rule(16 * m + 8)?]);
-        let of_head = |scales: Ptr<'k, Global, f32>| scales.at(part.kv_head).load();
+        let rules = || Some([[rule(0)?, rule(8)?]]);
+        let of_head = |scales: Ptr<'k, Global, f32>| scales.at(part.key_head(row)).load();
         let (scale, value_scale) = match shape.cache {
             Cache::Same | Cache::Latent => (args.scale, None),
             Cache::E4m3 => (
@@ -130,12 +132,14 @@ impl<'k, T: Element> Rows<'k, T> {
             shape: *shape,
             row,
             col: across * shape.cols(),
+            panel: piece / 8,
+            chunk: piece % 8,
             queries,
-            seen: seen.collect(),
-            rules: (0..shape.row_blocks).map(rules).collect(),
+            seen: [seen],
+            rules: rules(),
             scale,
-            softmax: Softmax::new(k, scores.factor(scale), shape.row_blocks as usize),
-            results: WarpTile::zero(k, shape.row_blocks as usize, (shape.head_dim / 8) as usize),
+            softmax: Softmax::new(k, scores.factor(scale), 1),
+            results: WarpTile::zero(k, 1, (shape.head_dim / 8) as usize),
             value_scale,
         }
     }
@@ -144,9 +148,22 @@ impl<'k, T: Element> Rows<'k, T> {
         &self.shape
     }
 
-    /// The warp's first key in a stage.
-    pub(super) fn col(&self) -> Val<'k, u32> {
-        self.col
+    /// The row of a stage that the warp's first key is in.
+    pub(super) fn first_row(&self) -> Val<'k, u32> {
+        match self.shape.twins {
+            false => self.col,
+            true => self.col / 2,
+        }
+    }
+
+    /// The first panel of a stage that has elements of the warp's key head.
+    pub(super) fn panel(&self) -> Val<'k, u32> {
+        self.panel
+    }
+
+    /// The piece of 16 bytes of that panel that they begin with.
+    pub(super) fn chunk(&self) -> Val<'k, u32> {
+        self.chunk
     }
 
     pub(super) fn results(&self) -> &WarpTile<'k> {
@@ -170,10 +187,10 @@ impl<'k, T: Element> Rows<'k, T> {
         masked: heist_builder::Bool<'k>,
     ) {
         let (k, shape) = (self.k, &self.shape);
-        let blocks = shape.row_blocks as usize;
-        let scores = WarpTile::zero(&k, blocks, (shape.cols() / 8) as usize);
-        let keys = stage.b_rows(self.col);
-        for panel in 0..shape.panels() {
+        let scores = WarpTile::zero(&k, 1, (shape.cols() / 8) as usize);
+        let first_row = self.col + self.panel * shape.keys;
+        let keys = stage.b_rows(first_row);
+        for panel in 0..shape.head_panels() {
             for step in 0..shape.steps(panel) {
                 let left = self.queries(panel * (PANEL / 16) + step);
                 for pair in 0..shape.cols() / 16 {
@@ -183,21 +200,17 @@ impl<'k, T: Element> Rows<'k, T> {
             }
         }
         self.admit(&scores, first, masked);
-        let values = stage.b_columns_from(self.col + shape.panels() * shape.keys, 0);
+        let values = stage.b_columns_from(first_row + shape.panels() * shape.keys, 0);
         for step in 0..shape.cols() / 16 {
-            let weights: Vec<Vec<FragmentA<'k, T>>> = (0..blocks)
-                .filter_map(|m| {
-                    self.softmax
-                        .weights(&scores, m, step as usize, shape.weights)
-                })
-                .collect();
-            let terms = weights.iter().map(Vec::len).max().unwrap_or(0);
-            for panel in 0..shape.panels() {
+            let weights = self
+                .softmax
+                .weights(&scores, 0, step as usize, shape.weights);
+            let weights: Vec<FragmentA<'k, T>> = weights.unwrap_or_default();
+            for panel in 0..shape.head_panels() {
                 for pair in 0..shape.steps(panel) {
                     let right = values.fragments(pair, step + panel * (shape.keys / 16));
-                    for term in 0..terms {
-                        let left: Vec<_> = weights.iter().map(|terms| terms[term]).collect();
-                        multiply(&self.results, panel * (PANEL / 16) + pair, &left, &right);
+                    for left in &weights {
+                        multiply(&self.results, panel * (PANEL / 16) + pair, left, &right);
                     }
                 }
             }
@@ -214,98 +227,128 @@ impl<'k, T: Element> Rows<'k, T> {
         if let Some(rules) = &self.rules {
             modify(scores, rules, self.scale, first + self.col);
         }
-        let hide_masked = || hide_masked(scores, &self.seen, first + self.col);
-        self.k.if_(masked, hide_masked);
+        let order = match self.shape.twins {
+            false => KeyOrder::Rising,
+            true => KeyOrder::EvenThenOdd,
+        };
+        let hide = || hide_masked_in(scores, &self.seen, first + self.col, order);
+        self.k.if_(masked, hide);
         self.softmax.admit(scores, &self.results);
     }
 
-    /// The left fragments of 16 elements, one for each 16 rows.
-    pub(super) fn queries(&self, step: u32) -> Vec<FragmentA<'k, T>> {
+    /// The left fragment of 16 elements.
+    pub(super) fn queries(&self, step: u32) -> FragmentA<'k, T> {
         match &self.queries {
-            Queries::Shared(source) => (0..self.shape.row_blocks)
-                .map(|m| source.fragment(m, step))
-                .collect(),
-            Queries::Registers(kept) => vec![kept[step as usize]],
+            Queries::Shared(source) => source.fragment(0, step),
+            Queries::Registers(kept) => kept[step as usize],
         }
     }
 
-    /// Brings together what warps with the same rows have. `meet` is where all of
-    /// them meet.
-    pub(super) fn merge(&self, warp: Val<'k, u32>, meet: impl Fn()) {
-        let shape = MergeShape {
-            down: self.shape.down,
-            across: self.shape.across(),
-        };
-        merge(&self.k, shape, warp, &self.softmax, &self.results, meet);
-    }
-
-    /// Normalises, and writes results and log-sum-exps of a whole tile. For warps
-    /// that have all of their rows.
-    pub(super) fn store<O: Element>(
+    /// Brings together what warps with the same rows have, normalises it, and writes results and log-sum-exps: of a whole
+    /// tile, or of a part of one to a slot. `meet` is where all warps meet.
+    pub(super) fn merge_and_store<O: Element>(
         &self,
         args: &DecodeArgs<On<'k>>,
         scores: &Scores<'_, 'k>,
         part: &Part<'k>,
+        (warp, slot): (Val<'k, u32>, Val<'k, u32>),
+        meet: impl Fn(),
+    ) {
+        let shape = MergeShape {
+            down: self.shape.down,
+            across: self.shape.across(),
+        };
+        let merge = Merge::new(&self.k, shape, warp, &self.softmax, &self.results);
+        merge.send(meet);
+        let factors = merge.join();
+        let normalisers = self.normalisers(args, scores, part);
+        merge.each_share(&factors, |columns| {
+            self.k.if_else(
+                part.whole(),
+                || self.store::<O>(args, part, &columns, &normalisers),
+                || self.store_part(args, part, slot, &columns, &normalisers),
+            );
+        });
+    }
+
+    /// Writes results and log-sum-exps of a whole tile.
+    fn store<O: Element>(
+        &self,
+        args: &DecodeArgs<On<'k>>,
+        part: &Part<'k>,
+        columns: &Range<usize>,
+        normalisers: &[[Val<'k, f32>; 2]],
     ) {
         let k = self.k;
-        self.normalise(args, scores, part);
-        let rows = part.rows(args.group);
-        self.each_row(|row, state, values| {
-            k.if_(row.lt(rows), || {
+        let first = 8 * columns.start;
+        self.each_row(columns, normalisers, |row, state, values| {
+            k.if_(part.has(args, row), || {
                 let (at, lse) = part.result(args, row);
-                k.if_((k.lane() & 3).eq(0), || {
-                    args.lse.at(lse).store(state.log_sum());
-                });
+                if first == 0 {
+                    k.if_((k.lane() & 3).eq(0), || {
+                        args.lse.at(lse).store(state.log_sum());
+                    });
+                }
                 match self.shape.output {
-                    Output::Same => self.narrow::<O>(args.out.cast::<O>().at(at), values),
-                    Output::F32 => self.wide(args.out.cast::<f32>().at(at), values),
+                    Output::Same => self.narrow::<O>(args.out.cast::<O>().at(at).at(first), values),
+                    Output::F32 => self.wide(args.out.cast::<f32>().at(at).at(first), values),
                 }
             });
         });
     }
 
-    /// Normalises, and writes results and log-sum-exps of a part of a tile to a slot.
-    pub(super) fn store_part(
+    /// Writes results and log-sum-exps of a part of a tile to a slot.
+    fn store_part(
         &self,
         args: &DecodeArgs<On<'k>>,
-        scores: &Scores<'_, 'k>,
         part: &Part<'k>,
         slot: Val<'k, u32>,
+        columns: &Range<usize>,
+        normalisers: &[[Val<'k, f32>; 2]],
     ) {
         let (k, dim) = (self.k, self.shape.head_dim);
-        self.normalise(args, scores, part);
-        let rows = part.rows(args.group);
-        let first = slot * self.shape.rows();
-        self.each_row(|row, state, values| {
-            k.if_(row.lt(rows), || {
-                let number = first + row;
-                k.if_((k.lane() & 3).eq(0), || {
-                    args.partial_lse.at(number).store(state.log_sum());
-                });
-                self.wide(args.partial.at(number.mul_wide(dim)), values);
+        let (first_row, first) = (slot * self.shape.rows(), 8 * columns.start);
+        self.each_row(columns, normalisers, |row, state, values| {
+            k.if_(part.has(args, row), || {
+                let number = first_row + row;
+                if first == 0 {
+                    k.if_((k.lane() & 3).eq(0), || {
+                        args.partial_lse.at(number).store(state.log_sum());
+                    });
+                }
+                self.wide(args.partial.at(number.mul_wide(dim)).at(first), values);
             });
         });
     }
 
-    fn normalise(&self, args: &DecodeArgs<On<'k>>, scores: &Scores<'_, 'k>, part: &Part<'k>) {
+    /// Completes the levels and sums of the rows; what normalises the results of each.
+    fn normalisers(
+        &self,
+        args: &DecodeArgs<On<'k>>,
+        scores: &Scores<'_, 'k>,
+        part: &Part<'k>,
+    ) -> Vec<[Val<'k, f32>; 2]> {
         self.softmax.finish();
-        if scores.scoring.sinks {
-            let own = part.first_row + self.row + Accumulator::row(&self.k);
-            // Once for a tile: with its first key block.
-            let first = part.unit.eq(part.tile_unit);
-            self.softmax.add_sinks(&self.results, |m, at| {
-                let head = part.head(args, own + (16 * m + 8 * at) as u32);
-                let none = self.k.c(f32::NEG_INFINITY);
-                first.select(scores.sink(head).unwrap_or(none), none)
-            });
-        }
-        for (m, rows) in self.softmax.rows.iter().enumerate() {
-            let factor = |row: &Row<'k>| match self.value_scale {
-                None => row.normaliser(),
-                Some(scale) => row.normaliser() * scale,
-            };
-            scale_rows(&self.results, m, [factor(&rows[0]), factor(&rows[1])]);
-        }
+        let own = self.row + Accumulator::row(&self.k);
+        // Once for a tile: with its first key block.
+        let first = part.unit.eq(part.tile_unit);
+        let rows = self.softmax.rows.iter().enumerate();
+        rows.map(|(m, rows)| {
+            [0, 1].map(|at| {
+                let row = &rows[at];
+                let raised = scores.scoring.sinks.then(|| {
+                    let head = part.head(args, own + (16 * m + 8 * at) as u32);
+                    let none = self.k.c(f32::NEG_INFINITY);
+                    row.add_sink(first.select(scores.sink(head).unwrap_or(none), none))
+                });
+                let factor = raised.map_or(row.normaliser(), |raised| row.normaliser() * raised);
+                match self.value_scale {
+                    None => factor,
+                    Some(scale) => factor * scale,
+                }
+            })
+        })
+        .collect()
     }
 
     /// Stores what this lane has of a row, rounded.
@@ -339,23 +382,26 @@ impl<'k, T: Element> Rows<'k, T> {
         }
     }
 
-    /// Calls `each` with every row of the tile that this lane has results of.
+    /// Calls `each` with every row of the tile that this lane has results of, and with those of some columns of 8, normalised.
     fn each_row(
         &self,
-        each: impl Fn(Val<'k, u32>, &crate::attention::softmax::Row<'k>, &[[Val<'k, f32>; 2]]),
+        columns: &Range<usize>,
+        normalisers: &[[Val<'k, f32>; 2]],
+        each: impl Fn(Val<'k, u32>, &Row<'k>, &[[Val<'k, f32>; 2]]),
     ) {
         let k = self.k;
-        let (_, cols) = self.results.shape();
         for (m, states) in self.softmax.rows.iter().enumerate() {
-            let blocks: Vec<_> = (0..cols)
+            let blocks: Vec<_> = columns
+                .clone()
                 .filter_map(|n| self.results.block(m, n))
                 .map(|block| block.get())
                 .collect();
             for (half, state) in states.iter().enumerate() {
                 let row = self.row + Accumulator::row(&k) + (16 * m + 8 * half) as u32;
+                let factor = normalisers[m][half];
                 let values: Vec<_> = blocks
                     .iter()
-                    .map(|sums| [sums[2 * half], sums[2 * half + 1]])
+                    .map(|sums| [sums[2 * half] * factor, sums[2 * half + 1] * factor])
                     .collect();
                 each(row, state, &values);
             }
@@ -387,18 +433,16 @@ fn in_order<'k>(values: &[[Val<'k, f32>; 2]]) -> Vec<[Val<'k, f32>; 4]> {
         .collect()
 }
 
-/// Adds the products of all row blocks with two neighbouring columns of blocks.
+/// Adds the products with two neighbouring columns of blocks.
 fn multiply<'k, T: Element>(
     sums: &WarpTile<'k>,
     pair: u32,
-    left: &[FragmentA<'k, T>],
+    left: &FragmentA<'k, T>,
     right: &[heist_builder::FragmentB<'k, T>; 2],
 ) {
-    for (m, left) in left.iter().enumerate() {
-        for (n, right) in right.iter().enumerate() {
-            if let Some(block) = sums.block(m, 2 * pair as usize + n) {
-                block.mma(left, right);
-            }
+    for (n, right) in right.iter().enumerate() {
+        if let Some(block) = sums.block(0, 2 * pair as usize + n) {
+            block.mma(left, right);
         }
     }
 }

@@ -8,9 +8,6 @@ use std::fmt;
 
 /// Halves of a row of a stage: 128 bytes, the widest swizzle of the copy engine.
 pub(super) const PANEL: u32 = 64;
-/// Warps that multiply.
-pub(super) const WARPS: u32 = 4;
-
 /// Where the keys and values of a sequence are.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Storage {
@@ -29,11 +26,17 @@ pub struct DecodeShape {
     pub head_dim: u32,
     /// Elements of a head of values and results: as many, or of a latent cache a multiple of 128 up to 512.
     pub value_dim: u32,
-    /// Blocks of 16 rows that a warp holds.
-    pub row_blocks: u32,
-    /// Warps with rows of their own: 1, 2 or 4. The others share their rows and have
+    /// Warps with 16 rows of their own: 1, 2 or 4. The others share their rows and have
     /// other keys.
     pub down: u32,
+    /// Warps that multiply: 4 or 8. A latent cache has 8, and takes no notice of this.
+    pub warps: u32,
+    /// Key heads of a tile, which lie next to each other in memory: 1, or as many as `down`. A warp
+    /// has rows of one of them.
+    pub heads: u32,
+    /// Whether a row of 128 bytes of a stage has two keys: where heads have 64 bytes, and the keys
+    /// of a head, an even number, are one after the other in memory.
+    pub twins: bool,
     /// Keys of a stage: a multiple of 16 for each warp that shares rows.
     pub keys: u32,
     /// Stages of keys and values on their way or in use.
@@ -97,10 +100,22 @@ impl DecodeShape {
     /// Fails where there is no such kernel, with the reason.
     pub(in crate::attention) fn check(&self) -> Result<(), KernelError> {
         let fail = |why: String| Err(KernelError::unfit(why));
-        if !matches!(self.down, 1 | 2 | 4) || !matches!(self.row_blocks, 1 | 2) {
+        if !matches!(self.down, 1 | 2 | 4) {
             return fail(format!(
-                "{} x {} blocks of 16 rows: 1, 2 or 4 warps hold 1 or 2 each",
-                self.down, self.row_blocks
+                "{} warps with 16 rows of their own: 1, 2 or 4 can be had",
+                self.down
+            ));
+        }
+        if !matches!(self.warps, 4 | 8) {
+            return fail(format!(
+                "{} warps that multiply: 4 or 8 can be had",
+                self.warps
+            ));
+        }
+        if self.heads != 1 && (self.heads != self.down || !self.adjoin(self.heads)) {
+            return fail(format!(
+                "tiles of {} key heads with {} warps that have rows of their own: one head can be had, or one for each of these warps where heads adjoin and fill rows of 128 bytes",
+                self.heads, self.down
             ));
         }
         if self.keys == 0 || !self.keys.is_multiple_of(16 * self.across()) || self.keys > 256 {
@@ -108,6 +123,12 @@ impl DecodeShape {
                 "stages of {} keys for {} warps: a multiple of 16 each is wanted, 256 in all at most",
                 self.keys,
                 self.across()
+            ));
+        }
+        if self.twins && (!self.can_have_twins() || !self.cols().is_multiple_of(32)) {
+            return fail(format!(
+                "two keys a row with {} keys a warp: heads of 64 bytes whose keys are one after the other can have these, 32 keys at a time",
+                self.cols()
             ));
         }
         if self.cache == Cache::Latent && (self.rows() != 64 || self.keys > 128) {
@@ -134,7 +155,7 @@ impl DecodeShape {
 
     /// Warps that share rows, each with keys of its own.
     pub(super) fn across(&self) -> u32 {
-        WARPS / self.down
+        self.warps / self.down
     }
 
     /// Keys of a stage that are one warp's.
@@ -142,9 +163,53 @@ impl DecodeShape {
         self.keys / self.across()
     }
 
-    /// Rows of a tile: query heads of a group by queries.
+    /// Rows of a tile: query heads of a group by queries, of each of its key heads.
     pub fn rows(&self) -> u32 {
-        16 * self.row_blocks * self.down
+        16 * self.down
+    }
+
+    /// Rows of a tile that are of one key head.
+    pub fn head_rows(&self) -> u32 {
+        self.rows() / self.heads
+    }
+
+    /// Whether tiles of two key heads, which adjoin, read more at a time of each row of memory: up to 512 bytes of both.
+    pub(super) fn suits_two_heads(&self) -> bool {
+        self.head_chunks() <= 16 && self.adjoin(2)
+    }
+
+    /// Whether two keys fill a row of 128 bytes and lie there in memory.
+    pub(super) fn can_have_twins(&self) -> bool {
+        self.cache == Cache::E4m3
+            && self.storage == Storage::Dense(Layout::Heads)
+            && 2 * self.head_dim == self.panel()
+    }
+
+    /// Rows of a stage that the keys of each panel take.
+    pub(super) fn key_rows(&self) -> u32 {
+        self.keys / (1 + u32::from(self.twins))
+    }
+
+    /// Where 16 keys of a warp are, of which these are number `number`: rows from the warp's first, and
+    /// pieces of 16 bytes from the first of the head. Of two keys a row, the even ones of 32 come before the odd ones.
+    pub(super) fn place_of_keys(&self, number: u32) -> (u32, u32) {
+        match self.twins {
+            false => (16 * number, 0),
+            true => (16 * (number / 2), number % 2 * self.head_chunks()),
+        }
+    }
+
+    /// Whether so many key heads lie next to each other in memory, and in rows of 128 bytes.
+    pub(super) fn adjoin(&self, heads: u32) -> bool {
+        let next = !matches!(self.storage, Storage::Dense(Layout::Heads));
+        let (small, large) = (
+            self.head_dim.min(self.panel()),
+            self.head_dim.max(self.panel()),
+        );
+        next && self.cache != Cache::Latent
+            && large.is_multiple_of(small)
+            && (heads * self.head_dim).is_multiple_of(self.panel())
+            && (self.cache == Cache::E4m3 || self.head_dim >= self.panel())
     }
 
     /// The warps that multiply, and one that asks for copies.
@@ -152,7 +217,7 @@ impl DecodeShape {
         match self.cache {
             // Registers change hands between warpgroups.
             Cache::Latent => 32 * (self.consumers() + 4),
-            _ => 32 * (WARPS + 1),
+            _ => 32 * (self.warps + 1),
         }
     }
 
@@ -160,7 +225,7 @@ impl DecodeShape {
     pub(super) fn consumers(&self) -> u32 {
         match self.cache {
             Cache::Latent => 8,
-            _ => WARPS,
+            _ => self.warps,
         }
     }
 
@@ -177,9 +242,14 @@ impl DecodeShape {
         self.stage_panels() - self.panels()
     }
 
-    /// Panels of a head's elements. The last may be part empty: copies fill it
+    /// Panels of the elements of a tile's key heads. The last may be part empty: copies fill it
     /// with zeros, and products leave it out.
     pub(super) fn panels(&self) -> u32 {
+        (self.heads * self.head_dim).div_ceil(self.panel())
+    }
+
+    /// Panels that have elements of one head.
+    pub(super) fn head_panels(&self) -> u32 {
         self.head_dim.div_ceil(self.panel())
     }
 
@@ -200,20 +270,20 @@ impl DecodeShape {
     pub(super) fn copied_rows(&self) -> u32 {
         match self.storage {
             Storage::Paged(size) => size.min(self.keys),
-            _ => self.keys,
+            _ => self.key_rows(),
         }
     }
 
     /// A stage: the panels of the keys one below the other, then those of the
     /// values.
     pub(super) fn stage(&self) -> Spec {
-        let rows = self.stage_panels() * self.keys;
+        let rows = self.stage_panels() * self.key_rows();
         TileSpec::new("kv", rows, PANEL, TileLayout::Swizzled)
     }
 
     /// Bytes of a stage.
-    pub(in crate::attention) fn stage_bytes(&self) -> u32 {
-        self.stage_panels() * self.keys * PANEL * 2
+    pub fn stage_bytes(&self) -> u32 {
+        self.stage_panels() * self.key_rows() * PANEL * 2
     }
 
     /// Elements between rows of queries in shared memory: no two lanes of a load
@@ -230,8 +300,14 @@ impl DecodeShape {
     /// for the stages' alignment.
     pub(in crate::attention) fn other_bytes(&self) -> u32 {
         let queries = 2 * self.rows() * (self.head_dim + 8);
-        let merged = 4 * self.rows() * (self.across() - 1) * (self.head_dim + 8);
+        let across = self.across();
+        let merged = 4 * self.rows() * ((across - 1) * self.head_dim + 8 * across);
         queries + merged + 2048
+    }
+
+    /// Bytes of shared memory, about: no less than what a block has.
+    pub fn shared_bytes(&self) -> u32 {
+        self.stages * self.stage_bytes() + self.other_bytes()
     }
 
     /// Whether tiles put new keys and values into the cache.
@@ -246,8 +322,13 @@ impl DecodeShape {
         !self.ragged() && self.append.is_none() && scoring.is_plain()
     }
 
-    /// Pieces of 16 bytes that a row of keys has.
+    /// Pieces of 16 bytes that a row of keys has, of all heads of a tile.
     pub(super) fn row_chunks(&self) -> u32 {
+        self.heads * self.head_chunks()
+    }
+
+    /// The same of one head.
+    pub(super) fn head_chunks(&self) -> u32 {
         self.head_dim / (self.panel() / 8)
     }
 
@@ -261,6 +342,15 @@ impl fmt::Display for DecodeShape {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let (rows, keys, stages) = (self.rows(), self.keys, self.stages);
         write!(f, "decode {rows}x{keys} {stages} stages")?;
+        if self.heads > 1 {
+            write!(f, ", {} heads", self.heads)?;
+        }
+        if self.twins {
+            f.write_str(", two keys a row")?;
+        }
+        if self.warps != 4 && self.cache != Cache::Latent {
+            write!(f, ", {} warps", self.warps)?;
+        }
         if self.cache != Cache::Same {
             write!(f, " {}", self.cache)?;
         }

@@ -31,7 +31,6 @@ pub(super) fn fill_queries<'k, T: Element>(
     threads: u32,
 ) {
     let k = thread.kernel();
-    let rows = part.rows(args.group);
     let groups = queries.cols() / GROUP;
     let total = queries.rows() * groups;
     for trip in 0..total.div_ceil(threads) {
@@ -40,7 +39,7 @@ pub(super) fn fill_queries<'k, T: Element>(
         let whole = (trip + 1) * threads <= total;
         k.if_(k.c(whole) | index.lt(total), || {
             let words = [(); 8].map(|()| k.var(0u32));
-            k.if_(row.lt(rows), || {
+            k.if_(part.has(args, row), || {
                 let from = part.query(args, row);
                 let from = args.q.cast::<T>().at(from).at(group * GROUP);
                 for (four, words) in words.chunks_exact(2).enumerate() {
@@ -67,8 +66,7 @@ impl<'k> Rows<'k, f16> {
         first: Val<'k, u32>,
         masked: Bool<'k>,
     ) {
-        let blocks = self.shape().row_blocks as usize;
-        let scores = WarpTile::zero(&self.kernel(), blocks, (self.shape().cols() / 8) as usize);
+        let scores = WarpTile::zero(&self.kernel(), 1, (self.shape().cols() / 8) as usize);
         self.tiny_scores(stage, &scores);
         self.admit(&scores, first, masked);
         self.tiny_values(stage, &scores, self.softmax());
@@ -79,22 +77,21 @@ impl<'k> Rows<'k, f16> {
         let k = stage.kernel();
         let lane = k.lane();
         // Two blocks of 8 keys by two groups of 16 elements.
-        let row = self.col() + (lane & 15);
-        let chunk = lane >> 4;
+        let row = self.first_row() + self.panel() * self.shape().key_rows() + (lane & 15);
+        let chunk = self.chunk() + (lane >> 4);
         for step in (0..self.shape().head_dim / GROUP).step_by(2) {
             let left = [step, step + 1].map(|step| self.queries(step));
             let (panel, within) = (step / 8, step % 8);
             for pair in 0..self.shape().cols() / 16 {
-                let row = row + (panel * self.shape().keys + pair * 16);
-                let at = stage.chunk(row, chunk + within);
+                let (down, right) = self.shape().place_of_keys(pair);
+                let row = row + (panel * self.shape().key_rows() + down);
+                let at = stage.chunk(row, chunk + (within + right));
                 let words = at.load_matrices::<4>();
                 for (index, word) in words.into_iter().enumerate() {
                     let right = FragmentB::from_pairs(word.bitcast::<u32>().unpack_four::<E4m3>());
                     let (block, group) = (index & 1, index >> 1);
-                    for (m, left) in left[group].iter().enumerate() {
-                        if let Some(sums) = scores.block(m, 2 * pair as usize + block) {
-                            sums.mma(left, &right);
-                        }
+                    if let Some(sums) = scores.block(0, 2 * pair as usize + block) {
+                        sums.mma(&left[group], &right);
                     }
                 }
             }
@@ -111,16 +108,17 @@ impl<'k> Rows<'k, f16> {
         let shape = self.shape();
         let k = stage.kernel();
         let lane = k.lane();
-        let row = self.col() + shape.panels() * shape.keys + (lane & 15);
-        let chunk = lane >> 4;
+        let values = (self.panel() + shape.panels()) * shape.key_rows();
+        let row = self.first_row() + values + (lane & 15);
+        let chunk = self.chunk() + (lane >> 4);
         for step in 0..shape.cols() / 16 {
-            let weights: Vec<Vec<_>> = (0..shape.row_blocks as usize)
-                .filter_map(|m| softmax.weights::<f16>(scores, m, step as usize, shape.weights))
-                .collect();
+            let weights = softmax.weights::<f16>(scores, 0, step as usize, shape.weights);
+            let weights = weights.unwrap_or_default();
             for group in (0..shape.head_dim / GROUP).step_by(2) {
                 let (panel, within) = (group / 8, group % 8);
-                let row = row + (panel * shape.keys + step * 16);
-                let at = stage.chunk(row, chunk + within);
+                let (down, right) = shape.place_of_keys(step);
+                let row = row + (panel * shape.key_rows() + down);
+                let at = stage.chunk(row, chunk + (within + right));
                 // Keys 0 to 7 and 8 to 15 of one group of elements, then of the next.
                 let words = at.load_matrices_transposed::<4>();
                 let halves = words.map(|word| {
@@ -132,10 +130,8 @@ impl<'k> Rows<'k, f16> {
                     for (odd, pair) in low.into_iter().zip(high).enumerate() {
                         let right = FragmentB::from_pairs([pair.0, pair.1]);
                         let column = 2 * (group as usize + next) + odd;
-                        for (m, terms) in weights.iter().enumerate() {
-                            if let Some(sums) = self.results().block(m, column) {
-                                terms.iter().for_each(|left| sums.mma(left, &right));
-                            }
+                        if let Some(sums) = self.results().block(0, column) {
+                            weights.iter().for_each(|left| sums.mma(left, &right));
                         }
                     }
                 }

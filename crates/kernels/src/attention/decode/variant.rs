@@ -1,7 +1,7 @@
 //! The variant for decoding.
 
 use super::rows::{Rows, fill_queries};
-use super::shape::{Appender, Combine, DecodeShape, Grid, Storage, WARPS};
+use super::shape::{Appender, Combine, DecodeShape, Grid, Storage};
 use super::work::Part;
 use super::{DecodeArgs, append, block, combine, heuristics, latent, tiny};
 use crate::attention::append::NEW;
@@ -57,7 +57,7 @@ fn emit<'k, T: Element>(
         Cache::Latent => latent::emit::<T>(k, shape, args, scores, combine),
         Cache::Same => {
             let fill = |part: &Part<'k>, queries: &SharedTile<'k, T>| {
-                fill_queries(args, part, queries, k.thread_index(), 32 * WARPS);
+                fill_queries(args, part, queries, k.thread_index(), 32 * shape.warps);
             };
             let stage = |rows: &Rows<'k, T>, stage: &SharedTile<'k, f16>, first, masked| {
                 rows.stage(&stage.cast(), first, masked);
@@ -67,7 +67,7 @@ fn emit<'k, T: Element>(
         Cache::E4m3 => {
             let fill = |part: &Part<'k>, queries: &SharedTile<'k, f16>| {
                 let thread = k.thread_index();
-                tiny::fill_queries::<T>(args, part, queries, thread, 32 * WARPS);
+                tiny::fill_queries::<T>(args, part, queries, thread, 32 * shape.warps);
             };
             let stage = |rows: &Rows<'k, f16>, stage: &SharedTile<'k, f16>, first, masked| {
                 rows.tiny_stage(stage, first, masked);
@@ -127,8 +127,9 @@ fn map(name: &str, problem: &Problem, shape: &DecodeShape) -> Arg {
         (Cache::Same | Cache::Latent, Dtype::Bf16) => TensorElement::Bf16,
     };
     let panel = shape.panel();
-    let dim = u64::from(problem.head_dim);
-    let heads = u64::from(problem.kv_heads);
+    // Heads of a tile are one row.
+    let dim = u64::from(shape.heads * problem.head_dim);
+    let heads = u64::from(problem.kv_heads / shape.heads);
     let (_, keys) = problem.longest();
     let rows = problem.rows().1 as u64;
     let high = shape.copied_rows();
@@ -136,6 +137,10 @@ fn map(name: &str, problem: &Problem, shape: &DecodeShape) -> Arg {
         (Storage::Paged(size), _) => (
             [dim, heads, size.into(), problem.pages().1 as u64],
             [panel, 1, high, 1],
+        ),
+        (Storage::Dense(Layout::Heads), Lengths::Same { batch, .. }) if shape.twins => (
+            [2 * dim, u64::from(keys) / 2, heads, (*batch).into()],
+            [panel, high, 1, 1],
         ),
         (Storage::Dense(Layout::Heads), Lengths::Same { batch, .. }) => (
             [dim, keys.into(), heads, (*batch).into()],
@@ -226,6 +231,17 @@ pub fn decode_plan(
 ) -> Result<LaunchPlan, KernelError> {
     Decode.suits(problem, target).map_err(KernelError::unfit)?;
     shape.check()?;
+    if !problem.kv_heads.is_multiple_of(shape.heads) {
+        return Err(KernelError::unfit(format!(
+            "{shape}: {} key heads can't be dealt in tiles of {}",
+            problem.kv_heads, shape.heads
+        )));
+    }
+    if shape.twins && (!problem.scoring.is_plain() || !problem.longest().1.is_multiple_of(2)) {
+        return Err(KernelError::unfit(format!(
+            "{shape}: an even number of keys is wanted, and scores that nothing changes"
+        )));
+    }
     if grid.blocks == 0 || grid.least == 0 {
         return Err(KernelError::unfit(format!(
             "{grid}: at least one block with one key block is wanted"
@@ -239,11 +255,11 @@ pub fn decode_plan(
     let (queries, keys) = problem.longest();
     let group = problem.heads / problem.kv_heads;
     if shape.append.is_some() != problem.append.is_some()
-        || shape.appends() && group * queries > shape.rows()
+        || shape.appends() && group * queries > shape.head_rows()
     {
         return Err(KernelError::unfit(format!(
             "{shape}: tiles of {} rows append where a key head has one tile of {} rows and there are new keys; else a launch before does",
-            shape.rows(),
+            shape.head_rows(),
             group * queries
         )));
     }
@@ -304,7 +320,7 @@ pub fn decode_plan(
         lse_head,
         table_row: problem.pages().0 as u32,
         new: problem.append.map_or(0, |append| append.rows),
-        kv_heads: problem.kv_heads,
+        kv_heads: problem.kv_heads / shape.heads,
         group,
         left,
         right,
@@ -347,7 +363,11 @@ fn steps<P: Parameters<DecodeArgs>>(
         let kernel = built(&key("append"), || {
             build_append::<P>(shape, dtype, scoring, target.arch)
         })?;
-        let grid = Dim3::new(problem.sequences().len() as u32, problem.kv_heads, 1);
+        let grid = Dim3::new(
+            problem.sequences().len() as u32,
+            problem.kv_heads / shape.heads,
+            1,
+        );
         steps.push(Step::shared(&kernel, grid, args()));
     }
     let kernel = built(&key("attend"), || {
@@ -359,12 +379,12 @@ fn steps<P: Parameters<DecodeArgs>>(
             build_combine::<P>(shape, dtype, scoring, target.arch)
         })?;
         let group = problem.heads / problem.kv_heads;
-        let rows = shape.rows().min(group * problem.longest().0);
+        let rows = shape.heads * shape.head_rows().min(group * problem.longest().0);
         let grid = Dim3::new(rows, grid.blocks, 1);
         let mut step = Step::shared(&kernel, grid, args());
         // The rows of few tiles would begin together on the multiprocessors that the launch before
         // leaves idle: 10 in a hundred slower with 32 rows of one tile.
-        let tiles = problem.sequences().len() as u32 * problem.kv_heads;
+        let tiles = problem.sequences().len() as u32 * (problem.kv_heads / shape.heads);
         step.overlaps &= tiles * rows >= target.sms / 3;
         steps.push(step);
     }

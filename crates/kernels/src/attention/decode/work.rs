@@ -1,6 +1,6 @@
 //! Work distribution: the key blocks of all tiles, numbered and dealt evenly to the blocks.
 //!
-//! A tile is the rows of one key head of one sequence. Tiles are numbered sequence
+//! A tile is the rows of one key head of one sequence, or of several that lie next to each other. Tiles are numbered sequence
 //! by sequence, key head by key head, and their key blocks are numbered consecutively: each is a
 //! *unit*. Block `g` of the grid has units `g * share` to `(g + 1) * share`. At most one tile
 //! continues from one share into the next, so two slots a block are enough for parts of tiles,
@@ -11,7 +11,7 @@ use super::shape::{DecodeShape, Storage};
 use crate::attention::mask::{MaskArgs, TileMask};
 use crate::attention::problem::MaskKind;
 use crate::attention::score::Scores;
-use heist_builder::{Group, Kernel, On, Val};
+use heist_builder::{Bool, Group, Kernel, On, Val};
 
 /// All work of a launch, as a warp sees it. Every lane of a warp takes part in
 /// making it and in [`Work::locate`].
@@ -59,9 +59,13 @@ struct Prefix<'k> {
 #[derive(Clone, Copy)]
 pub(super) struct Part<'k> {
     pub(super) sequence: Sequence<'k>,
-    /// Its first row among the rows of its key head.
+    /// Its first row among the rows of each of its key heads.
     pub(super) first_row: Val<'k, u32>,
+    /// Its key head, or the number of its key heads, where it has several.
     pub(super) kv_head: Val<'k, u32>,
+    /// How many key heads it has, and the rows of each.
+    heads: u32,
+    head_rows: u32,
     /// The tile's first unit.
     pub(super) tile_unit: Val<'k, u32>,
     /// The part's first unit.
@@ -71,22 +75,48 @@ pub(super) struct Part<'k> {
 }
 
 impl<'k> Part<'k> {
-    /// Rows of the tile that there are, from its first on.
+    /// Rows of each of its key heads that there are, from its first on.
     pub(super) fn rows(&self, group: Val<'k, u32>) -> Val<'k, u32> {
         let all = self.sequence.queries * group;
         all.max(self.first_row) - self.first_row
     }
 
-    /// The query head of row `row`, of the tile's key head.
+    /// Whether there is row `row` of the tile.
+    pub(super) fn has(&self, args: &DecodeArgs<On<'k>>, row: Val<'k, u32>) -> Bool<'k> {
+        self.own(row)[1].lt(self.rows(args.group))
+    }
+
+    /// Which of its key heads a row of the tile is of, and which row of this head it is.
+    pub(super) fn own(&self, row: Val<'k, u32>) -> [Val<'k, u32>; 2] {
+        match self.heads {
+            1 => [row.kernel().c(0), row],
+            _ => [row / self.head_rows, row % self.head_rows],
+        }
+    }
+
+    /// The row of the tile that is the row number `number`, counting those alone that each head has `rows` of.
+    pub(super) fn nth(&self, number: Val<'k, u32>, rows: Val<'k, u32>) -> Val<'k, u32> {
+        match self.heads {
+            1 => number,
+            _ => number / rows * self.head_rows + number % rows,
+        }
+    }
+
+    /// The key head of a row of the tile.
+    pub(super) fn key_head(&self, row: Val<'k, u32>) -> Val<'k, u32> {
+        self.kv_head * self.heads + self.own(row)[0]
+    }
+
+    /// The query head of row `row` of the tile.
     pub(super) fn head(&self, args: &DecodeArgs<On<'k>>, row: Val<'k, u32>) -> Val<'k, u32> {
-        self.kv_head * args.group + row % args.group
+        self.token(args, row)[1]
     }
 
     /// The query row and the head that a row of the tile is.
     fn token(&self, args: &DecodeArgs<On<'k>>, row: Val<'k, u32>) -> [Val<'k, u32>; 2] {
-        let number = self.first_row + row;
+        let number = self.first_row + self.own(row)[1];
         let token = number / args.group;
-        let head = self.kv_head * args.group + (number - token * args.group);
+        let head = self.key_head(row) * args.group + (number - token * args.group);
         [self.sequence.q_start + token, head]
     }
 
@@ -113,7 +143,7 @@ impl<'k> Part<'k> {
     }
 
     /// Whether it is the whole tile.
-    pub(super) fn whole(&self) -> heist_builder::Bool<'k> {
+    pub(super) fn whole(&self) -> Bool<'k> {
         self.unit.eq(self.tile_unit) & self.count.eq(self.sequence.blocks)
     }
 
@@ -239,7 +269,7 @@ impl<'a, 'k> Work<'a, 'k> {
             keys,
             held,
             tiles: match self.shape.appends() {
-                false => (queries * args.group).div_ceil(self.shape.rows()),
+                false => (queries * args.group).div_ceil(self.shape.head_rows()),
                 // One, also without queries: it appends.
                 true => k.c(1),
             },
@@ -332,8 +362,10 @@ impl<'a, 'k> Work<'a, 'k> {
         let kv_head = tile / sequence.tiles;
         Part {
             sequence,
-            first_row: (tile - kv_head * sequence.tiles) * self.shape.rows(),
+            first_row: (tile - kv_head * sequence.tiles) * self.shape.head_rows(),
             kv_head,
+            heads: self.shape.heads,
+            head_rows: self.shape.head_rows(),
             tile_unit,
             unit,
             count: tile_unit + sequence.blocks - unit,
