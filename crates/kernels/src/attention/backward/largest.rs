@@ -19,8 +19,8 @@ kernel_params! {
         k: Global<u16>,
         /// Values.
         v: Global<u16>,
-        /// The largest key of each head of each sequence, or of all packed ones, and
-        /// the largest value.
+        /// The largest key of each part of each head of each sequence, or of all packed ones, and
+        /// the largest value: [`MOST_PARTS`] places for each head.
         largest: Global<f32>,
         /// Rows of a sequence, or of all packed ones.
         rows: u32,
@@ -35,7 +35,17 @@ kernel_params! {
 
 const THREADS: u32 = 512;
 
-/// Builds the kernel: a block for each key head (x) of each sequence (y).
+/// Parts that the rows of a head are at the most: as many as a warp has lanes.
+pub(super) const MOST_PARTS: u32 = 32;
+
+/// Parts of each of so many heads: blocks for all multiprocessors.
+pub(super) fn parts(heads: u32, rows: u32, sms: u32) -> u32 {
+    const BLOCKS_OF_ONE: u32 = 4;
+    let wanted = (BLOCKS_OF_ONE * sms).div_ceil(heads.max(1));
+    wanted.min(rows.div_ceil(64)).clamp(1, MOST_PARTS)
+}
+
+/// Builds the kernel: a block for each key head (x) of each sequence (y), and for each part of its rows (z).
 pub(super) fn build(
     dim: u32,
     dtype: Dtype,
@@ -52,13 +62,15 @@ pub(super) fn build(
 fn head<'k, T: Element>(k: &Kernel<'k>, args: &LargestArgs<On<'k>>, dim: u32) {
     let (head, sequence) = (k.block().x, k.block().y);
     let first = sequence.mul_wide(args.k_batch) + head.mul_wide(args.k_head);
-    let number = (sequence * k.grid_dim().x + head) * 2;
+    let number = (sequence * k.grid_dim().x + head) * MOST_PARTS + k.block().z;
     for (at, from) in [args.k, args.v].into_iter().enumerate() {
         let bits = largest_bits(k, args, from.at(first), dim);
         let bits = block_reduce(bits, 0, Val::max);
         k.one_thread(|| {
             let largest: Val<'k, T> = bits.cast::<u16>().bitcast();
-            args.largest.at(number + at as u32).store(largest.cast());
+            args.largest
+                .at(number * 2 + at as u32)
+                .store(largest.cast());
         });
     }
 }
@@ -75,7 +87,11 @@ fn largest_bits<'k>(
     let step = THREADS / chunks;
     let (row, chunk) = (k.thread_index() / chunks, k.thread_index() % chunks);
     k.if_(row.lt(step), || {
-        k.for_step(row, args.rows, step, |row| {
+        let row = k.block().z * step + row;
+        let apart = k.grid_dim().z * step;
+        let own = (args.rows.max(row) - row + apart - 1) / apart;
+        k.for_unrolled::<4>(0u32, own, |trip| {
+            let row = trip.mul_add(apart, row);
             let at = from.at(row.mul_wide(args.k_row)).at(chunk * 8);
             for word in at.cast::<u32>().load_vec_readonly::<4>() {
                 let halves = (word & 0x7FFF).max((word >> 16) & 0x7FFF);

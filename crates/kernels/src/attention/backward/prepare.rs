@@ -2,6 +2,7 @@
 //! log-sum-exp to base 2, the unit of its fixed-point accumulators; and its accumulators set to
 //! zero.
 
+use super::largest::MOST_PARTS;
 use super::numbers::{Numbers, Sequences};
 use super::problem::Sums;
 use crate::attention::params::Element;
@@ -28,7 +29,7 @@ kernel_params! {
         step: Global<f32>,
         /// The sums.
         sums: Global<f32>,
-        /// The largest keys and values.
+        /// The largest keys and values of parts of heads.
         largest: Global<f32>,
         /// First query row of each sequence, and one past the last.
         q_starts: Global<u32>,
@@ -44,6 +45,8 @@ kernel_params! {
         number_head: u32,
         /// Query heads that share a key head.
         group: u32,
+        /// Parts of a head.
+        parts: u32,
         /// From one sequence's results to the next.
         q_batch: u32,
         /// From one row to the next.
@@ -132,6 +135,8 @@ fn row<'k, T: Element>(k: &Kernel<'k>, args: &PrepareArgs<On<'k>>, shape: RowSha
         });
         let delta = delta.get().sum(Group::Warp);
         let size = size.get().sum(Group::Warp);
+        let largest =
+            (shape.sums == Sums::Fixed).then(|| largest(k, args, shape, [head, sequence]));
         k.if_(k.lane().eq(0), || {
             args.delta.at(number).store(delta);
             let level = k.var(NO_WEIGHT);
@@ -143,16 +148,27 @@ fn row<'k, T: Element>(k: &Kernel<'k>, args: &PrepareArgs<On<'k>>, shape: RowSha
                 });
             });
             args.level.at(number).store(level.get());
-            if shape.sums == Sums::Fixed {
-                let kv_heads = k.grid_dim().y / args.group;
-                let sequence = if shape.ragged { k.c(0) } else { sequence };
-                let at = (sequence * kv_heads + head / args.group) * 2;
-                let [key, value] = args.largest.at(at).load_vec_readonly::<2>();
+            if let Some([key, value]) = largest {
                 // A quarter more, for rounding of weights and gradients.
                 args.step.at(number).store(step(size * value * key * 2.5));
             }
         });
     });
+}
+
+/// The largest key and value of a query head's: a lane has those of a part, and NaNs are the largest of bits.
+fn largest<'k>(
+    k: &Kernel<'k>,
+    args: &PrepareArgs<On<'k>>,
+    shape: RowShape,
+    [head, sequence]: [Val<'k, u32>; 2],
+) -> [Val<'k, f32>; 2] {
+    let kv_heads = k.grid_dim().y / args.group;
+    let sequence = if shape.ragged { k.c(0) } else { sequence };
+    let at = (sequence * kv_heads + head / args.group) * MOST_PARTS;
+    let part = at + k.lane().min(args.parts - 1);
+    let both = args.largest.at(part * 2).load_vec_readonly::<2>();
+    both.map(|one| one.bitcast::<u32>().group_max(Group::Warp).bitcast())
 }
 
 /// The power of two that brings a bound to between 2^29 and 2^30. For a row without a

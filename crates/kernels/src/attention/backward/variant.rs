@@ -120,7 +120,7 @@ impl<'p> Common<'p> {
             .buffer("delta", Purpose::Workspace, f32, rows)
             .buffer("sums", Purpose::Workspace, f32, elements);
         if problem.sums == Sums::Fixed {
-            let heads = self.largest_sequences() * attention.kv_heads;
+            let heads = self.largest_sequences() * attention.kv_heads * largest::MOST_PARTS;
             plan = plan.buffer("step", Purpose::Workspace, f32, rows).buffer(
                 "largest",
                 Purpose::Workspace,
@@ -155,11 +155,13 @@ impl<'p> Common<'p> {
     ) -> Result<LaunchPlan, KernelError> {
         let attention = &self.problem.attention;
         let fixed = self.problem.sums == Sums::Fixed;
+        let rows = match attention.lengths {
+            Lengths::Same { keys, .. } => keys,
+            Lengths::Each(_) => attention.rows().1 as u32,
+        };
+        let sequences = self.largest_sequences();
+        let parts = largest::parts(sequences * attention.kv_heads, rows, target.sms);
         if fixed {
-            let rows = match attention.lengths {
-                Lengths::Same { keys, .. } => keys,
-                Lengths::Each(_) => attention.rows().1 as u32,
-            };
             let kernel = largest::build(attention.head_dim, attention.dtype, target.arch)?;
             let args = LargestArgs::<With<Arg>> {
                 k: buffer("k"),
@@ -170,7 +172,7 @@ impl<'p> Common<'p> {
                 k_row: self.kv.row,
                 k_head: self.kv.head,
             };
-            let grid = Dim3::new(attention.kv_heads, self.largest_sequences(), 1);
+            let grid = Dim3::new(attention.kv_heads, sequences, parts);
             plan = plan.step(Step::plain(&kernel, grid, args));
         }
         let kernel = prepare::build(self.rows(), target.arch)?;
@@ -190,6 +192,7 @@ impl<'p> Common<'p> {
             number_batch: self.numbers.batch,
             number_head: self.numbers.head,
             group: attention.heads / attention.kv_heads,
+            parts,
             q_batch: self.q.batch,
             q_row: self.q.row,
             q_head: self.q.head,

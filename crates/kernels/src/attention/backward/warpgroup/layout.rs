@@ -15,20 +15,33 @@ const COLUMNS: u32 = 8;
 /// Threads of a warpgroup.
 const THREADS: u32 = 128;
 
-/// The four numbers of thread `thread` of the columns `index`, and how far apart they
-/// are: next to each other, to be added in one instruction; fixed-point numbers, which
-/// are added one by one, so that neighbours of a warp are next to each other.
-fn place<'k>(
+/// The four numbers of thread `thread` of the columns `index`, next to each other, to be added in one instruction.
+fn four<'k>(piece: Ptr<'k, Global, f32>, thread: Val<'k, u32>, index: u32) -> Ptr<'k, Global, f32> {
+    piece.at(index * 4 * THREADS).at(thread * 4)
+}
+
+/// The same in fixed point: two and two, which are added as one number of 64 bits, so that neighbours of a warp are next to each other.
+fn twos<'k>(
     piece: Ptr<'k, Global, f32>,
-    sums: Sums,
     thread: Val<'k, u32>,
     index: u32,
-) -> (Ptr<'k, Global, f32>, u32) {
-    let first = piece.at(index * 4 * THREADS);
-    match sums {
-        Sums::Float => (first.at(thread * 4), 1),
-        Sums::Fixed => (first.at(thread), THREADS),
-    }
+) -> [Ptr<'k, Global, u64>; 2] {
+    let first = piece.at(index * 4 * THREADS).at(thread * 2);
+    [0, 2 * THREADS].map(|further| first.at(further).cast())
+}
+
+/// Two whole numbers as one of 64 bits: the second times 2^32, plus the first. Sums of these are the sums of both, as long as
+/// neither overflows.
+fn join<'k>(low: Val<'k, i32>, high: Val<'k, i32>) -> Val<'k, u64> {
+    let bits = |number: Val<'k, i32>| number.bitcast::<u32>().cast::<u64>();
+    bits(low) | bits(high + (low >> 31)) << 32
+}
+
+/// The two numbers.
+fn part<'k>(both: Val<'k, u64>) -> [Val<'k, i32>; 2] {
+    let low = both.cast::<u32>().bitcast::<i32>();
+    let high = (both >> 32).cast::<u32>().bitcast::<i32>();
+    [low, high - (low >> 31)]
 }
 
 /// Adds what a thread has of 8 columns of a piece. `steps` are those of its two rows.
@@ -41,15 +54,13 @@ pub(super) fn add<'k>(
 ) {
     match steps {
         None => {
-            let (to, _) = place(piece, Sums::Float, thread, index);
-            to.reduce_add_vec(values);
+            four(piece, thread, index).reduce_add_vec(values);
         }
-        Some([up, down]) => {
-            let (to, apart) = place(piece, Sums::Fixed, thread, index);
-            let steps = [up, up, down, down];
-            for (at, (value, step)) in values.into_iter().zip(steps).enumerate() {
-                let to = to.at(at as u32 * apart).cast::<i32>();
-                to.reduce_add((value * step).nearest());
+        Some(steps) => {
+            let pairs = values.chunks_exact(2).zip(steps);
+            for (to, (pair, step)) in twos(piece, thread, index).into_iter().zip(pairs) {
+                let whole = |value: Val<'k, f32>| (value * step).nearest();
+                to.reduce_add(join(whole(pair[0]), whole(pair[1])));
             }
         }
     }
@@ -63,13 +74,12 @@ pub(in crate::attention::backward) fn load<'k>(
     thread: Val<'k, u32>,
     index: u32,
 ) -> [Val<'k, f32>; 4] {
-    let (from, apart) = place(piece, sums, thread, index);
     match sums {
-        Sums::Float => from.load_vec_readonly(),
-        Sums::Fixed => [0, 1, 2, 3].map(|at| {
-            let whole = from.at(at * apart).cast::<i32>().load_readonly();
-            whole.cast()
-        }),
+        Sums::Float => four(piece, thread, index).load_vec_readonly(),
+        Sums::Fixed => {
+            let pairs = twos(piece, thread, index).map(|from| part(from.load_readonly()));
+            [pairs[0][0], pairs[0][1], pairs[1][0], pairs[1][1]].map(Val::cast)
+        }
     }
 }
 
