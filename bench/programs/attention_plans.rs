@@ -6,7 +6,7 @@
 //! ```
 //!
 //! Sets are `decode` (20 shapes with what is chosen), `deal` (some of them with other
-//! shares and stages), `stages` (how much is on its way), `paged` (pages beside whole sequences), `tiny` (keys and values of 8 bits, whole and in pages), `spec` (2 to 16 queries), `short` (128 to 1024 tokens), `few` (fewer tiles than multiprocessors), `long` (2k to 8k), `one`
+//! shares and stages), `ways` (some of them and others at random with every plausible plan), `any` (others at random with what is chosen), `neighbours` (one key head a tile, two and four), `stages` (how much is on its way), `paged` (pages beside whole sequences), `tiny` (keys and values of 8 bits, whole and in pages), `spec` (2 to 16 queries), `short` (128 to 1024 tokens), `brief` (others at random), `narrow` (heads of 128, blocks of other sizes), `few` (fewer tiles than multiprocessors), `long` (2k to 8k), `one`
 //! (one sequence of 512 tokens) and `packed` (ten skewed batches, for `bench/kernels/packed.py`).
 
 use heist_builder::Arch;
@@ -270,6 +270,191 @@ fn tiny(problem: &Problem) -> Set {
     }
 }
 
+/// A shape of a decoding kernel with as many stages as there is room for, up to `most`.
+fn with_stages(shape: DecodeShape, most: u32) -> DecodeShape {
+    let stages = (2..=most).rev().find(|&stages| {
+        let shape = DecodeShape { stages, ..shape };
+        shape.shared_bytes() <= H200.arch.limits().shared_opt_in
+    });
+    DecodeShape {
+        stages: stages.unwrap_or(2),
+        ..shape
+    }
+}
+
+/// Every plausible way to deal a shape, beside what is chosen.
+fn ways(problem: &Problem) -> Set {
+    let mut arms = vec![chosen(problem)];
+    let own = decode_shape(problem, H200);
+    let grid = decode_grid(problem, &own, H200);
+    let mut try_out = |name: &str, shape: DecodeShape, grid: Grid| {
+        let plan = decode_plan(problem, shape, grid, H200);
+        arms.push((name.into(), problem.clone(), plan));
+    };
+    let dealt = |shape: &DecodeShape, blocks: u32, combine: Combine| Grid {
+        blocks,
+        least: (65536 / shape.stage_bytes()).max(1),
+        combine,
+    };
+    try_out("last, 132", own, dealt(&own, 132, Combine::LastBlock));
+    try_out("launch, 132", own, dealt(&own, 132, Combine::Launch));
+    let Lengths::Same { batch, keys, .. } = problem.lengths else {
+        unreachable!("a shape of `decode`");
+    };
+    let group = problem.heads / problem.kv_heads;
+    let tiles = batch * problem.kv_heads * group.div_ceil(own.rows());
+    let of_tile = keys.div_ceil(own.keys);
+    let whole = |most: u32| Grid {
+        blocks: tiles.div_ceil(tiles.div_ceil(most)),
+        least: tiles.div_ceil(most) * of_tile,
+        combine: Combine::Nobody,
+    };
+    if tiles >= 100 {
+        try_out("whole, 132", own, whole(132));
+        try_out("whole, one each", own, whole(tiles));
+    }
+    let two = DecodeShape { stages: 2, ..own };
+    try_out("two stages", two, grid);
+    try_out(
+        "two stages, last, 264",
+        two,
+        dealt(&two, 264, Combine::LastBlock),
+    );
+    if own.rows() == 16 {
+        let wide = DecodeShape {
+            keys: 2 * own.keys,
+            ..own
+        };
+        let wide = with_stages(wide, 2);
+        try_out("twice the keys", wide, decode_grid(problem, &wide, H200));
+    }
+    if own.rows() > 16 {
+        let narrow = DecodeShape {
+            keys: own.keys / 2,
+            ..own
+        };
+        let narrow = with_stages(narrow, 3);
+        try_out("half the keys", narrow, decode_grid(problem, &narrow, H200));
+    } else {
+        let eight = with_stages(
+            DecodeShape {
+                warps: 8,
+                keys: own.keys * (1 + u32::from(own.keys < 128)),
+                ..own
+            },
+            3,
+        );
+        let again = decode_grid(problem, &eight, H200);
+        try_out("8 warps", eight, again);
+    }
+    Set {
+        problem: problem.clone(),
+        arms,
+    }
+}
+
+/// The same lengths whole and in pages, with one key head a tile, two and four.
+fn neighbours(problem: &Problem) -> Set {
+    let Lengths::Same { batch, keys, .. } = problem.lengths else {
+        unreachable!("a shape of `decode`");
+    };
+    let mut arms = vec![chosen(problem)];
+    let mut small = problem.clone();
+    small.cache = Cache::E4m3;
+    let mut dense = |name: &str, change: &dyn Fn(DecodeShape) -> DecodeShape| {
+        let shape = change(decode_shape(&small, H200));
+        let plan = decode_plan(&small, shape, decode_grid(&small, &shape, H200), H200);
+        arms.push((format!("e4m3 {name}"), small.clone(), plan));
+    };
+    dense("whole", &|shape| shape);
+    dense("whole, 8 warps", &|shape| {
+        with_stages(DecodeShape { warps: 8, ..shape }, 3)
+    });
+    if problem.head_dim == 64 {
+        dense("whole, one key a row", &|shape| {
+            let shape = DecodeShape {
+                twins: false,
+                ..shape
+            };
+            with_stages(shape, 3)
+        });
+    }
+    for cache in [Cache::Same, Cache::E4m3] {
+        let mark = if cache == Cache::E4m3 { "e4m3 " } else { "" };
+        for page_size in [None, Some(16), Some(64)] {
+            let lengths = vec![(1, keys); batch as usize];
+            let mut other = Problem::ragged(lengths, problem.heads, problem.head_dim);
+            (other.kv_heads, other.dtype, other.page_size, other.cache) =
+                (problem.kv_heads, problem.dtype, page_size, cache);
+            let size = page_size.map_or("packed".into(), |size| format!("pages of {size}"));
+            let (_, _, plan) = chosen(&other);
+            arms.push((format!("{mark}{size}"), other.clone(), plan));
+            let own = decode_shape(&other, H200);
+            for heads in [1, 2, 4] {
+                let row = heads * problem.head_dim * if cache == Cache::E4m3 { 1 } else { 2 };
+                let warps = if heads == 1 { 4 } else { 8 };
+                let least = 16 * warps / heads;
+                let shape = DecodeShape {
+                    heads,
+                    down: heads,
+                    warps,
+                    keys: (16384 / row).clamp(least, 64 * warps / heads),
+                    ..own
+                };
+                let shape = with_stages(shape, 3);
+                if shape != own {
+                    let plan = decode_plan(&other, shape, decode_grid(&other, &shape, H200), H200);
+                    arms.push((format!("{mark}{size}, {heads} heads"), other.clone(), plan));
+                }
+            }
+        }
+    }
+    Set {
+        problem: problem.clone(),
+        arms,
+    }
+}
+
+/// Shapes at random, the same in every run with the same number.
+fn any_decode(count: usize, seed: u64) -> Vec<Problem> {
+    let mut random = fastrand::Rng::with_seed(seed);
+    let mut all = Vec::new();
+    while all.len() < count {
+        let kv_heads = 1u32 << random.u32(0..6);
+        let group = 1u32 << random.u32(0..6);
+        let most = 1 << random.u32(0..9);
+        let batch = random.u32(1..=most);
+        let keys = random.u32(4..64) << random.u32(7..12);
+        let dim = [64, 128][random.usize(0..2)];
+        let bytes = u64::from(batch * kv_heads) * u64::from(keys * dim) * 4;
+        if kv_heads * group <= 128 && (8_000_000..1_200_000_000).contains(&bytes) {
+            let dtype = [Dtype::F16, Dtype::Bf16][random.usize(0..2)];
+            all.push(decode(batch, kv_heads * group, kv_heads, keys, dim, dtype));
+        }
+    }
+    all
+}
+
+/// Short sequences at random, the same in every run with the same number: what is chosen.
+fn any_short(count: usize, seed: u64) -> Vec<Set> {
+    let mut random = fastrand::Rng::with_seed(seed);
+    let mut all = Vec::new();
+    while all.len() < count {
+        let (batch, heads) = (random.u32(1..=48), random.u32(4..=32));
+        let length = random.u32(8..=64) * 16;
+        let mut problem = Problem::new(batch, heads, length, [64, 128][random.usize(0..2)]);
+        problem.mask = [Mask::Full, Mask::Causal][random.usize(0..2)];
+        problem.dtype = [Dtype::F16, Dtype::Bf16][random.usize(0..2)];
+        if (2e7..3e8).contains(&problem.work().bytes) {
+            all.push(Set {
+                arms: vec![chosen(&problem)],
+                problem,
+            });
+        }
+    }
+    all
+}
+
 /// Several queries, as speculative decoding has them.
 fn speculative(queries: u32, kv_heads: u32) -> Set {
     let mut problem = decode(16, 32, kv_heads, 8192, 128, Dtype::Bf16);
@@ -439,6 +624,39 @@ fn levels(batch: u32, heads: u32, length: u32, dim: u32, mask: Mask) -> Set {
     Set { problem, arms }
 }
 
+/// Heads of 128 elements and few keys: blocks of every size, in turns and not.
+fn narrow(batch: u32, heads: u32, length: u32, mask: Mask) -> Set {
+    let mut problem = Problem::new(batch, heads, length, 128);
+    (problem.mask, problem.dtype) = (mask, Dtype::Bf16);
+    let mut arms = vec![chosen(&problem)];
+    let own = WarpgroupShape {
+        lazy: true,
+        ..warpgroup_shape(&problem, H200)
+    };
+    let schedule = warpgroup_schedule(&problem, H200);
+    for (groups, keys, resident) in [(2, 64, 1), (2, 96, 1), (2, 128, 1), (1, 64, 2)] {
+        for (strip, turns) in [(1, false), (2, false), (1, true)] {
+            let fits = turns && groups != 2 || strip == 2 && mask == Mask::Full;
+            if fits || strip == 1 && mask == Mask::Causal {
+                continue;
+            }
+            let shape = WarpgroupShape {
+                groups,
+                keys,
+                strip,
+                turns,
+                ..own
+            };
+            let shape = staying(&problem, shape, resident, H200);
+            let plan = warpgroup_plan(&problem, shape, &schedule, H200);
+            let turns = if turns { " turns" } else { "" };
+            let name = format!("{groups}x{keys}x{resident} strip {strip}{turns}");
+            arms.push((name, problem.clone(), plan));
+        }
+    }
+    Set { problem, arms }
+}
+
 /// Short and long ones.
 fn level_sets() -> Vec<Set> {
     let shapes = [
@@ -478,7 +696,12 @@ fn short_sets() -> Vec<Set> {
 /// 2k to 16k tokens.
 fn long_sets() -> Vec<Set> {
     let masks = [Mask::Full, Mask::Causal];
-    let shapes = [(8, 16, 2048, 128), (2, 16, 8192, 128), (4, 32, 4096, 64)];
+    let shapes = [
+        (8, 16, 2048, 128),
+        (2, 16, 8192, 128),
+        (1, 16, 16384, 128),
+        (4, 32, 4096, 64),
+    ];
     let set = |(batch, heads, length, dim)| {
         masks.map(|mask| short(batch, heads, length, dim, mask, Dtype::Bf16))
     };
@@ -653,8 +876,38 @@ fn sets(name: &str) -> Vec<Set> {
             .iter()
             .map(stages)
             .collect(),
+        "ways" => some(&[2, 3, 5, 10, 11, 13, 16, 17])
+            .into_iter()
+            .chain(any_decode(8, 18))
+            .map(|problem| ways(&problem))
+            .collect(),
+        "any" => any_decode(24, 19)
+            .iter()
+            .map(|problem| Set {
+                problem: problem.clone(),
+                arms: vec![chosen(problem)],
+            })
+            .collect(),
+        "neighbours" => some(&[15, 18, 0, 1, 16]).iter().map(neighbours).collect(),
+        "brief" => any_short(16, 20),
         "short" => short_sets(),
         "levels" => level_sets(),
+        "narrow" => [
+            (16, 32, 256, Mask::Full),
+            (16, 30, 288, Mask::Full),
+            (12, 20, 384, Mask::Full),
+            (12, 24, 448, Mask::Full),
+            (8, 32, 512, Mask::Full),
+            (7, 24, 640, Mask::Full),
+            (6, 25, 768, Mask::Full),
+            (4, 32, 1024, Mask::Full),
+            (16, 32, 256, Mask::Causal),
+            (20, 20, 304, Mask::Causal),
+            (7, 24, 640, Mask::Causal),
+        ]
+        .into_iter()
+        .map(|(batch, heads, length, mask)| narrow(batch, heads, length, mask))
+        .collect(),
         "long" => long_sets(),
         "few" => few_sets(),
         "one" => vec![one_set()],
@@ -669,7 +922,7 @@ fn sets(name: &str) -> Vec<Set> {
             .into(),
         other => {
             eprintln!(
-                "`{other}` is no set: decode, deal, combine, stages, paged, tiny, spec, short, levels, few, long, one, packed"
+                "`{other}` is no set: decode, deal, ways, any, neighbours, brief, combine, stages, paged, tiny, spec, short, narrow, levels, few, long, one, packed"
             );
             std::process::exit(2);
         }
