@@ -5,8 +5,11 @@
 //!
 //! * **Rows**: 16, 32 or 64, the least that holds the query heads of a group times the
 //!   queries of a sequence. `mma.sync` needs 16; what is empty costs nothing, since
-//!   multiplying 16 rows takes a tenth of the time that the keys take to come.
-//! * **Stages**: three of 32 KB (64 KB for heads above 128 elements): large enough for
+//!   multiplying 16 rows takes a tenth of the time that the keys take to come. More have eight
+//!   warps: one on a scheduler would wait for itself.
+//! * **Heads**: two of a tile where they adjoin, so that copies have 256 bytes and more of each key;
+//!   or two keys of 64 bytes a row, where keys adjoin.
+//! * **Stages**: three of 32 KB (64 KB for heads above 128 elements, and two of these for 32 rows and more): large enough for
 //!   copies of 8 KB each and for 16 keys a warp. Two were 1 in a hundred slower, four and
 //!   six no faster.
 //! * **Blocks**: where tiles are cut, one a multiprocessor, which has copies on their way

@@ -7,7 +7,7 @@
 //!   the grid ([`work`]): one share may end inside a tile and the next begin there, whatever the
 //!   lengths are. Lengths are read on the device.
 //! * One producer thread of a block issues the copies of key blocks, as far ahead as shared memory
-//!   has room; four warps multiply with `mma.sync` ([`block`]).
+//!   has room; four or eight warps multiply with `mma.sync` ([`block`]), and share the columns at the end ([`merge`]).
 //! * A tile that several blocks share is combined by the block that ends last or by a
 //!   second launch, in the order of the keys: the same bits in every run ([`combine`]).
 //! * Keys and values may be 8-bit floats ([`tiny`]): half the bytes, and each warp turns them into halves.
