@@ -56,19 +56,21 @@ pub(crate) fn grid(tiles: u32, resident: u32, stays: bool) -> u32 {
     first.saturating_add(SPARE.saturating_mul(resident))
 }
 
-/// Words at the front of a slot: the tile's index, and the step it goes on with. As many as
-/// leave the state aligned for vectors.
-const HEADER: u32 = 4;
+/// 32-bit words of a line of memory. Slots begin with one: warps save and restore whole lines.
+const LINE: u32 = 32;
+/// Words at the front of a slot: the tile's index, and the step it goes on with.
+const HEADER: u32 = LINE;
 
 /// 64-bit words behind the control words: the queue, which slots are taken, the slots.
 pub(crate) fn area_words(resident: u32, state: u32) -> usize {
     let slots = SPARE as usize * resident as usize;
-    slots * (2 + slot_words(state) as usize) / 2
+    let before = (2 * (CONTROL_WORDS + slots)).next_multiple_of(LINE as usize);
+    (before + slots * slot_words(state) as usize) / 2 - CONTROL_WORDS
 }
 
 /// 32-bit words of a slot.
 fn slot_words(state: u32) -> u32 {
-    (HEADER + state).next_multiple_of(HEADER)
+    (HEADER + state).next_multiple_of(LINE)
 }
 
 /// The number of the slot that the tile was saved in, plus one.
@@ -439,7 +441,9 @@ impl<'k> Pause<'k> {
     /// The slot whose number plus one is given: the tile's index, its next step, and its state.
     fn slot(&self, number: Val<'k, u32>) -> Ptr<'k, Global, u32> {
         let words = (number - 1).mul_wide(self.slot_words);
-        self.area().at(self.slots() * 2).at(words)
+        let before = self.slots() * 2 + (2 * CONTROL_WORDS as u32 + LINE - 1);
+        let first = before & !(LINE - 1);
+        self.control.0.cast::<u32>().at(first).at(words)
     }
 }
 
@@ -449,9 +453,9 @@ mod tests {
 
     #[test]
     fn a_slot_has_its_header_its_state_and_two_words_to_find_it() {
-        assert_eq!((slot_words(0), slot_words(6), slot_words(8)), (4, 12, 12));
-        // Eight slots, in words of 64 bits.
-        assert_eq!(area_words(4, 6), 8 * (2 + 12) / 2);
+        assert_eq!((slot_words(0), slot_words(6), slot_words(32)), (32, 64, 64));
+        // Control words, two words for each of eight slots, and slots from the next line on, in words of 64 bits.
+        assert_eq!(CONTROL_WORDS + area_words(4, 6), (40 + 16 + 8 + 8 * 64) / 2);
     }
 
     #[test]

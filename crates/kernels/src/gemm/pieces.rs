@@ -93,8 +93,11 @@ impl<'k> Pieces<'k> {
     pub(crate) fn restore(&self, sums: impl Iterator<Item = Var<'k, f32>>) {
         self.k.comment("go on with what was left half done");
         let saved = self.own(self.pause.saved());
-        for (index, sum) in sums.enumerate() {
-            sum.set(saved.at(index as u32 * self.threads).load());
+        for (index, four) in fours(sums).into_iter().enumerate() {
+            let words = saved.at(self.place(index)).load_vec::<4>();
+            four.into_iter()
+                .zip(words)
+                .for_each(|(sum, word)| sum.set(word));
         }
     }
 
@@ -103,16 +106,30 @@ impl<'k> Pieces<'k> {
         let save = || {
             self.k.comment("left half done");
             let room = self.own(self.pause.room());
-            for (index, sum) in sums.iter().flat_map(WgmmaResult::vars).enumerate() {
-                room.at(index as u32 * self.threads).store(sum.get());
+            let sums = sums.iter().flat_map(WgmmaResult::vars);
+            for (index, four) in fours(sums).into_iter().enumerate() {
+                room.at(self.place(index))
+                    .store_vec(four.map(|sum| sum.get()));
             }
         };
         self.k.if_else(self.pause.left(), save, store);
     }
 
-    /// Where this thread's first sum is: neighbours have neighbouring words.
+    /// Where this thread's first four sums are: neighbours have neighbouring words.
     fn own(&self, state: Ptr<'k, Global, u32>) -> Ptr<'k, Global, f32> {
         // The warpgroup that copies has no sums.
-        state.cast::<f32>().at(self.k.thread_index() - 128)
+        let thread = self.k.thread_index() - 128;
+        state.cast::<f32>().at(thread * 4)
     }
+
+    /// How many words behind those a thread's `index`-th four are.
+    fn place(&self, index: usize) -> u32 {
+        index as u32 * self.threads * 4
+    }
+}
+
+/// A thread's sums in fours, as it has them for 8 columns of 64 rows: each four is saved and restored at once.
+fn fours<'k>(sums: impl Iterator<Item = Var<'k, f32>>) -> Vec<[Var<'k, f32>; 4]> {
+    let sums: Vec<_> = sums.collect();
+    sums.as_chunks().0.to_vec()
 }

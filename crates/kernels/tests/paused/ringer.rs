@@ -161,7 +161,10 @@ fn left_clean(outcome: &Outcome, control: usize, what: &str) -> usize {
     let slots = 2 * SMS as usize;
     let (queue, behind) = behind.split_at(slots);
     assert!(queue.iter().all(|word| *word == 0), "{what}: {queue:?}");
-    let each = behind.chunks(behind.len() / slots);
+    // Slots begin with a line of 128 bytes.
+    let unused = (CONTROL_WORDS + slots).next_multiple_of(16) - CONTROL_WORDS - slots;
+    let behind = &behind[unused..];
+    let each = behind.chunks_exact(behind.len() / slots);
     each.filter(|slot| slot.iter().any(|word| *word != 0))
         .count()
 }
