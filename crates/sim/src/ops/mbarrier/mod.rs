@@ -3,7 +3,8 @@
 mod wait;
 
 use crate::access::context::Cx;
-use crate::access::group::{Does, Home, groups};
+use crate::access::group::{Does, Group, Home, groups};
+use crate::access::look::watch;
 use crate::code::{Flow, Reach, Slot};
 use crate::decode::address::Addr;
 use crate::decode::map::with;
@@ -11,7 +12,7 @@ use crate::decode::mods::Mods;
 use crate::decode::{Cost, Decoded, Decoder};
 use crate::engine::executable::Instr;
 use crate::lanes::{LANES, each, first};
-use crate::race::access::Scope;
+use crate::race::access::{AccessKind, Scope};
 use crate::race::clock::{Behind, Clock};
 use crate::state::flight::What;
 use crate::state::mbarrier::{Mbarrier, Order, Sender, Told};
@@ -259,13 +260,26 @@ fn invalidate(cx: &mut Cx<'_>, lane: usize, rank: u32, offset: u32) {
     if barriers.by_offset.is_empty() {
         barriers.span = None;
     }
+    let unordered = old.unknown_to(&cx.warp.clock, lane as u8);
+    write_over(cx, lane, rank, offset);
     if let Some(case) = old.invalidated(rank, offset, inval.pc) {
         case.tell(cx.code, cx.machine);
     } else if cx.machine.options.checks.races
-        && let Some(unordered) = old.unknown_to(clock, lane as u8)
+        && let Some(unordered) = unordered
     {
         report_unordered(cx, offset, inval, unordered);
     }
+}
+
+/// Where an mbarrier begins or ends there may be data before it or behind it: its bytes are written.
+fn write_over(cx: &mut Cx<'_>, lane: usize, rank: u32, offset: u32) {
+    let group = Group {
+        home: Home::Shared(rank),
+        mask: 1 << lane,
+        offsets: [u64::from(offset); LANES],
+        size: 8,
+    };
+    watch(cx, &group, false, Does::Writes, AccessKind::Plain);
 }
 
 /// Reports an invalidation and a use without an order between them, at the invalidation.
@@ -367,6 +381,8 @@ fn init(cx: &mut Cx<'_>, lane: usize, rank: u32, offset: u32, count: u32) {
             told.other(cx.code.span(before), "it was initialised here")
                 .help("`mbarrier.inval` gives its bytes back; an mbarrier is good for any number of phases")
         });
+    } else {
+        write_over(cx, lane, rank, offset);
     }
     let (agent, now) = (cx.warp.clock.agent, cx.warp.clock.now);
     let first_agent = cx.team.first;
