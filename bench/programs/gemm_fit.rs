@@ -66,7 +66,7 @@ macro_rules! fields {
 
 /// The constants that are varied. The clock is that of the GPU.
 const FIELDS: &[Field] = &fields![
-    product least_product shared l2 row outside latency alone beat astride row_astride apart tile tile_rows turned next rest memory sums sums_turned second meeting met cluster many launch
+    product least_product shared l2 row outside latency alone beat astride row_astride apart tile tile_rows turned next moved rest memory sums sums_turned second meeting met cluster many launch
 ];
 
 impl Shape {

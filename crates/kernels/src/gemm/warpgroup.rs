@@ -348,7 +348,12 @@ impl<'p, 'k> Ends<'p, 'k> {
         store: impl Fn(&WgmmaResult<'k>, Val<'k, u32>, A),
     ) {
         let k = self.k;
-        let moved = self.tiling.moved(matches!(levels, Levels::Two(_)));
+        let parts = match levels {
+            Levels::One => 0,
+            Levels::Two(Some(_)) if self.pieces.is_none() => self.tiling.parts(),
+            Levels::Two(_) => 1,
+        };
+        let moved = self.tiling.moved(parts);
         k.if_else(
             self.group.eq(0u32),
             || {
@@ -390,6 +395,9 @@ impl<'p, 'k> Ends<'p, 'k> {
                     Levels::One => self.in_one_level::<H>(factors, &places),
                     Levels::Two(None) if places.len() == 1 => {
                         vec![self.in_parts::<H>(factors, places[0])]
+                    }
+                    Levels::Two(Some(scales)) if parts == 2 => {
+                        vec![self.in_two_parts::<H>(factors, places[0], scales)]
                     }
                     Levels::Two(scales) => self.in_two_levels::<H>(factors, &places, scales),
                 };
@@ -512,6 +520,67 @@ impl<'p, 'k> Ends<'p, 'k> {
             });
         });
         self.consumer.release_last();
+        total
+    }
+
+    /// The same in two levels with scales of blocks, and two sets of partial sums: while a warpgroup adds up one of
+    /// them, the tensor cores work on the other.
+    fn in_two_parts<H: WgmmaInput>(
+        &self,
+        factors: Factors<'k>,
+        row: Val<'k, u32>,
+        scales: BlockScales<'k>,
+    ) -> WgmmaResult<'k> {
+        let k = self.k;
+        let cols = self.tiling.cols;
+        let parts = [0, 1].map(|_| WgmmaSums::zero(&k, cols));
+        let total = WgmmaResult::zero(&k, cols);
+        let place = [factors.left.first + row, factors.right.first];
+        let fetched = scales.room(&k, place, cols);
+        // Asks for the products of a stage; those before have ended then.
+        let ask = |part: usize, before: bool| {
+            self.consumer.consume_lagging(|stage| {
+                self.products::<H>(factors, stage, &parts[part], row, 0);
+                if before {
+                    parts[part].wait_for_older(1);
+                }
+            });
+        };
+        // Adds up the block whose scales have been fetched, and fetches those of the next one.
+        let add = |block: Val<'k, u32>, part: usize, ask: &dyn Fn()| {
+            let by = scales.factors(&fetched);
+            scales.fetch(&fetched, block + 1);
+            ask();
+            parts[part].add_to(&total, 1, |at| Some(by.block(at)));
+        };
+        let last = |part: usize| {
+            let by = scales.factors(&fetched);
+            parts[part].add_to(&total, 0, |at| Some(by.block(at)));
+        };
+        let all = || {
+            scales.fetch(&fetched, factors.from);
+            ask(0, false);
+            let pairs = (factors.steps - 1) / 2;
+            k.for_range(0, pairs, |pair| {
+                let block = factors.from + pair * 2;
+                add(block, 0, &|| ask(1, true));
+                add(block + 1, 1, &|| ask(0, true));
+            });
+            k.if_else(
+                (factors.steps & 1).eq(0),
+                || {
+                    add(factors.from + pairs * 2, 0, &|| ask(1, true));
+                    last(1);
+                },
+                || last(0),
+            );
+            self.consumer.release_last();
+        };
+        match self.tiling.split {
+            1 => all(),
+            // Of more shares than steps some are empty.
+            _ => k.if_(factors.steps.ne(0), all),
+        }
         total
     }
 

@@ -377,7 +377,7 @@ fn lets_next_late(tiling: &Tiling, schedule: &Schedule) -> bool {
 fn stores_in_turns(form: &Form, schedule: &Schedule) -> bool {
     let tiling = &form.tiling;
     let alone = tiling.groups() == 2 && tiling.cluster == Cluster::Alone;
-    let stays = tiling.moved(form.levels).is_none() && !schedule.pausing && !form.levels;
+    let stays = tiling.moved(form.levels.into()).is_none() && !schedule.pausing && !form.levels;
     alone && stays && form.short && schedule.source == TileSource::Ticket
 }
 

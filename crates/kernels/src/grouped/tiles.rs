@@ -92,7 +92,7 @@ pub(super) fn unfit(problem: &Grouped, tiling: &Tiling, target: Target) -> Optio
         false => None,
     };
     // The next tile could not begin while one is stored: groups ask for theirs.
-    let moved = tiling.moved(problem.in_levels());
+    let moved = tiling.moved(problem.in_levels().into());
     let moved = moved.map(|_| "its sums do not fit the registers that a thread starts with");
     levels
         .or(moved)
