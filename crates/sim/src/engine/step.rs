@@ -92,19 +92,20 @@ pub(crate) fn run_slice(
             ALL => LANES as u64,
             some => u64::from(some.count_ones()),
         };
-        if cx.warp.doubts.is_some() {
-            doubt::guard(&mut cx, op.guard);
-        }
-        if cx.mask == 0 {
+        let flow = if cx.warp.doubts.is_none() {
+            if cx.mask == 0 {
+                cx.fragment.pc += 1;
+                continue;
+            }
+            if !code.touched.is_empty() {
+                crate::access::products::note(&mut cx);
+            }
+            op.instr.step(&mut cx)
+        } else if let Some(flow) = doubtfully(&mut cx, op) {
+            flow
+        } else {
             cx.fragment.pc += 1;
             continue;
-        }
-        if !code.touched.is_empty() {
-            crate::access::products::note(&mut cx);
-        }
-        let flow = match cx.warp.doubts {
-            None => op.instr.step(&mut cx),
-            Some(_) => doubtfully(&mut cx, op),
         };
         let going = match flow {
             Flow::Next => {
@@ -149,16 +150,24 @@ pub(crate) fn run_slice(
     slice
 }
 
-/// Runs an operation in a warp that has undefined values.
+/// Runs an operation in a warp that has undefined values; nothing where no lane runs it.
 #[cold]
-fn doubtfully(cx: &mut Cx<'_>, op: &Op) -> Flow {
+#[inline(never)]
+fn doubtfully(cx: &mut Cx<'_>, op: &Op) -> Option<Flow> {
+    doubt::guard(cx, op.guard);
     let (uses, mask) = (doubt::uses(cx), cx.mask);
+    if mask == 0 {
+        return None;
+    }
+    if !cx.code.touched.is_empty() {
+        crate::access::products::note(cx);
+    }
     doubt::before(cx);
     let flow = op.instr.step(cx);
     if let (Some(uses), Flow::Next) = (uses, flow) {
         doubt::after(cx, uses, mask);
     }
-    flow
+    Some(flow)
 }
 
 impl Cx<'_> {
