@@ -11,6 +11,7 @@
 //! - `repeat`: launches that repeat an earlier one, over the same memory.
 //! - `report`: the report to `heist cuda`.
 //! - `api`: the functions, with the types and numbers of the real library.
+//! - `driver`: says where a program has used the driver, which is not replaced.
 //! - `statically`: redirects the functions of a statically linked runtime.
 
 #![allow(
@@ -19,6 +20,7 @@
 )]
 
 mod api;
+mod driver;
 mod graph;
 mod heap;
 mod image;
