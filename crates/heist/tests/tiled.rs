@@ -52,7 +52,7 @@ fn it_runs_on_every_device_from_every_source() {
 }
 
 #[test]
-fn what_is_found_is_an_error_and_has_a_line_of_its_ptx() {
+fn what_is_found_is_an_error_with_its_lines_of_rust_and_of_ptx() {
     let own = Double {
         data: Arg::in_out(&[1u32; 10]),
         n: 600,
@@ -66,8 +66,12 @@ fn what_is_found_is_an_error_and_has_a_line_of_its_ptx() {
     let line = found.source.position(first.span).line;
     assert!(found.source.line(line).contains("ld.global"), "{error}");
     let said = error.to_string();
+    // The line of Rust that made the instruction comes first, and then that of the PTX.
+    let (heading, notes) = said.split_once('\n').expect("notes");
+    assert!(heading.starts_with(concat!(file!(), ":")), "{said}");
+    assert!(heading.contains("error[M001]"), "{said}");
     assert!(
-        said.starts_with(&format!("double.ptx:{line}: error[M001]")),
+        notes.contains(&format!("in PTX, line {line}: `ld.global")),
         "{said}"
     );
 }
