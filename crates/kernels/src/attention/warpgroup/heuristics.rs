@@ -690,4 +690,20 @@ mod tests {
         assert_eq!(typical_length(&[(1, 4096), (0, 9), (1, 4096)]), 1);
         assert_eq!(typical_length(&[]), 0);
     }
+
+    #[test]
+    fn blocks_of_keys_are_filled() {
+        let keys = |batch, heads, tokens, mask| {
+            let mut problem = Problem::new(batch, heads, tokens, 128);
+            problem.mask = mask;
+            let shape = warpgroup_shape(&problem, H200);
+            (shape.rows(), shape.keys)
+        };
+        assert_eq!(keys(16, 30, 288, Mask::Full), (128, 96));
+        assert_eq!(keys(12, 24, 448, Mask::Full), (128, 64));
+        assert_eq!(keys(4, 32, 1024, Mask::Full), (128, 128));
+        // Three tiles of 128 rows, of which the last is mostly empty.
+        assert_eq!(keys(20, 20, 304, Mask::Causal), (64, 64));
+        assert_eq!(keys(8, 32, 512, Mask::Causal), (128, 128));
+    }
 }
