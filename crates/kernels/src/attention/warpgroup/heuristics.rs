@@ -614,7 +614,7 @@ pub fn warpgroup_schedule(problem: &Problem, target: Target) -> Schedule {
 #[cfg(test)]
 mod tests {
     use super::{alike, typical_length, warpgroup_shape};
-    use crate::attention::problem::{Mask, Problem, Weights};
+    use crate::attention::problem::{Lengths, Mask, Problem, Weights};
     use crate::family::Target;
     use heist_builder::Arch;
 
@@ -689,6 +689,35 @@ mod tests {
         assert!(typical_length(&skewed) > 8000);
         assert_eq!(typical_length(&[(1, 4096), (0, 9), (1, 4096)]), 1);
         assert_eq!(typical_length(&[]), 0);
+    }
+
+    /// Every schedule can be asked for, whatever the shape that suits the problem without one.
+    #[test]
+    fn what_is_chosen_can_be_scheduled_and_paused() {
+        for (batch, heads) in [(1, 1), (1, 8), (2, 4), (3, 8), (16, 32)] {
+            for (queries, keys) in [
+                (64, 64),
+                (159, 1229),
+                (776, 1319),
+                (1024, 1024),
+                (300, 4096),
+            ] {
+                for (dim, mask) in [64, 128].into_iter().zip([Mask::Full, Mask::Causal]) {
+                    let mut problem = Problem::new(batch, heads, queries, dim);
+                    problem.lengths = Lengths::Same {
+                        batch,
+                        queries,
+                        keys,
+                    };
+                    problem.mask = mask;
+                    let shape = warpgroup_shape(&problem, H200);
+                    for shape in [shape, shape.scheduled(), shape.scheduled().paused()] {
+                        let checked = shape.check().map_err(|error| error.to_string());
+                        assert_eq!(checked, Ok(()), "{problem}: {shape}");
+                    }
+                }
+            }
+        }
     }
 
     #[test]

@@ -78,11 +78,11 @@ pub struct Stay {
 
 impl WarpgroupShape {
     /// The same for a scheduler to hand out tiles to. Blocks of one warpgroup, which are for blocks
-    /// that stay, become blocks of two.
+    /// that stay, become blocks of two, and so do those of four, which share keys.
     #[must_use]
     pub fn scheduled(self) -> WarpgroupShape {
         let (groups, keys) = match self.groups {
-            1 => (2, 128),
+            1 | 4 => (2, 128),
             groups => (groups, self.keys),
         };
         WarpgroupShape {
