@@ -2,7 +2,7 @@
 //! with `--json`. And what was done when Ctrl-C ends it.
 
 use crate::answer::Output;
-use heist_run::{Meter, Reading};
+use heist_run::{Advance, Meter};
 use indicatif::{ProgressBar, ProgressDrawTarget, ProgressState, ProgressStyle};
 use std::fmt::Write;
 use std::io::IsTerminal;
@@ -260,12 +260,12 @@ impl Waiting {
 
 /// A line about work that goes on. Before the first block has ended nobody knows when it will
 /// end, only when a run would be ended.
-fn so_far(what: &str, spent: Duration, limit: Duration, reading: Option<Reading>) -> String {
+fn so_far(what: &str, spent: Duration, limit: Duration, advance: Option<Advance>) -> String {
     let (spent, limit) = (spent.as_secs(), limit.as_secs_f64());
-    let blocks = reading.map_or(String::new(), |Reading { ended, blocks, .. }| {
+    let blocks = advance.map_or(String::new(), |Advance { ended, blocks, .. }| {
         format!("{ended} of {blocks} blocks, ")
     });
-    let end = match reading.and_then(|reading| reading.left()) {
+    let end = match advance.and_then(|advance| advance.left()) {
         Some(left) => format!("about {} s left", left.as_secs()),
         None => format!("a run may take {limit} s"),
     };
@@ -297,7 +297,7 @@ pub fn end_cleanly_when_interrupted() {
 fn interrupted(under_way: Option<UnderWay>) -> String {
     match under_way {
         Some(UnderWay::Piece(what, meter)) => match meter.read() {
-            Some(Reading { ended, blocks, .. }) => {
+            Some(Advance { ended, blocks, .. }) => {
                 format!("interrupted while {what}, after {ended} of {blocks} blocks")
             }
             None => format!("interrupted while {what}"),
@@ -371,19 +371,19 @@ mod tests {
             so_far("simulating x", seconds(10), seconds(60), None),
             "simulating x: 10 s so far; a run may take 60 s"
         );
-        let reading = |ended| {
-            Some(Reading {
+        let advance = |ended| {
+            Some(Advance {
                 ended,
                 blocks: 40,
                 spent: seconds(8),
             })
         };
         assert_eq!(
-            so_far("simulating x", seconds(10), seconds(60), reading(0)),
+            so_far("simulating x", seconds(10), seconds(60), advance(0)),
             "simulating x: 0 of 40 blocks, 10 s so far; a run may take 60 s"
         );
         assert_eq!(
-            so_far("simulating x", seconds(10), seconds(60), reading(10)),
+            so_far("simulating x", seconds(10), seconds(60), advance(10)),
             "simulating x: 10 of 40 blocks, 10 s so far; about 24 s left"
         );
     }

@@ -47,7 +47,7 @@ mod settings;
 
 pub use device::{Device, OpenError, UnknownArch};
 pub use execution::{Execution, Found, NotRun, Resources, RunError};
-pub use heist_sim::{Meter, Reading};
+pub use heist_sim::{Advance, Meter};
 pub use name::DeviceName;
 pub use program::{EntryError, Program};
 pub use settings::{Schedules, Settings};

@@ -65,7 +65,7 @@ mod watch;
 
 pub use decode::variables::Addresses;
 pub use device::{Device, UnknownDevice};
-pub use meter::{Meter, Reading};
+pub use meter::{Advance, Meter};
 pub use options::{Budget, Chaos, Checks, Options};
 pub use program::{
     Host, ModuleMemory, Needs, Order, Program, Ran, Reach, Report, Silent, Stream, together,

@@ -36,9 +36,9 @@ impl PartialEq for Meter {
     }
 }
 
-/// What a meter shows.
+/// How far a run is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Reading {
+pub struct Advance {
     /// Blocks that have ended, or that others took over by launch control.
     pub ended: u64,
     /// Blocks of the grid.
@@ -47,7 +47,7 @@ pub struct Reading {
     pub spent: Duration,
 }
 
-impl Reading {
+impl Advance {
     /// How long the other blocks will take if they are like those that have ended; none before
     /// the first of them.
     pub fn left(&self) -> Option<Duration> {
@@ -71,10 +71,10 @@ impl Meter {
     }
 
     /// How far the run is; nothing before the first run has begun.
-    pub fn read(&self) -> Option<Reading> {
+    pub fn read(&self) -> Option<Advance> {
         let blocks = self.0.blocks.load(Relaxed);
         let began = Duration::from_millis(self.0.began.load(Relaxed));
-        (blocks > 0).then(|| Reading {
+        (blocks > 0).then(|| Advance {
             // A run that is repeated on one thread begins anew: never more than there are.
             ended: self.0.ended.load(Relaxed).min(blocks),
             blocks,
@@ -94,22 +94,22 @@ mod tests {
         assert_eq!(meter.read(), None);
         other.begin(10);
         other.end(4);
-        let reading = meter.read().unwrap();
-        assert_eq!((reading.ended, reading.blocks), (4, 10));
+        let advance = meter.read().unwrap();
+        assert_eq!((advance.ended, advance.blocks), (4, 10));
         other.begin(3);
-        let reading = meter.read().unwrap();
-        assert_eq!((reading.ended, reading.blocks), (0, 3));
+        let advance = meter.read().unwrap();
+        assert_eq!((advance.ended, advance.blocks), (0, 3));
     }
 
     #[test]
     fn what_is_left_is_like_what_was() {
-        let reading = |ended| Reading {
+        let advance = |ended| Advance {
             ended,
             blocks: 40,
             spent: Duration::from_secs(6),
         };
-        assert_eq!(reading(0).left(), None);
-        assert_eq!(reading(10).left(), Some(Duration::from_secs(18)));
-        assert_eq!(reading(40).left(), Some(Duration::ZERO));
+        assert_eq!(advance(0).left(), None);
+        assert_eq!(advance(10).left(), Some(Duration::from_secs(18)));
+        assert_eq!(advance(40).left(), Some(Duration::ZERO));
     }
 }

@@ -1,5 +1,9 @@
 //! The examples as modules, for tests and benchmarks; each uses some of them.
-#![allow(dead_code, unreachable_pub)]
+#![allow(
+    dead_code,
+    unreachable_pub,
+    reason = "examples are programs, and each test uses some of them"
+)]
 
 #[path = "../../examples/05_cluster_sum.rs"]
 pub(crate) mod cluster_sum;

@@ -188,8 +188,30 @@ const THREE_BLOCKS: ShortTiles = ShortTiles {
 /// ones are 3 to 13 in a hundred ahead: they copy keys for twice the rows.
 const TWO_BLOCKS: ShortTiles = ShortTiles {
     resident: 2,
+    round: 4.45,
+    key: 0.0104,
     ..THREE_BLOCKS
 };
+/// The usual ones for wider heads, with blocks of fewer and fewer keys.
+const WIDE_HEADS: [ShortTiles; 3] = [
+    ShortTiles {
+        round: 3.87,
+        key: 0.00945,
+        ..TWO
+    },
+    ShortTiles {
+        keys: 96,
+        round: 3.4,
+        key: 0.0098,
+        ..TWO
+    },
+    ShortTiles {
+        keys: 64,
+        round: 3.27,
+        key: 0.0106,
+        ..TWO
+    },
+];
 
 /// Where every tile has a place at once: small ones, so that more multiprocessors work.
 const ONE_WAVE: ShortTiles = ShortTiles {
@@ -305,37 +327,25 @@ fn short_tiles(problem: &Problem, shape: WarpgroupShape, target: Target) -> Shor
 /// Whether tiles of 64 rows come out more even than the usual ones under a causal mask, for heads of 128: an odd
 /// number of tiles of 128 rows, or a last one with few, leaves multiprocessors idle. 304 tokens took 49 us instead of 56.
 fn few_rows_are_even(problem: &Problem, shape: WarpgroupShape, target: Target) -> bool {
-    let wide = ShortTiles {
-        round: 3.87,
-        key: 0.00945,
-        ..TWO
-    };
-    let narrow = ShortTiles {
-        round: 4.45,
-        key: 0.0104,
-        ..TWO_BLOCKS
-    };
-    let [wide, narrow] = [wide, narrow].map(|tiles| round_time(problem, shape, &tiles, target));
-    problem.mask == Mask::Causal && narrow < wide
+    let time = |tiles: &ShortTiles| round_time(problem, shape, tiles, target);
+    problem.mask == Mask::Causal && time(&TWO_BLOCKS) < time(&WIDE_HEADS[0])
 }
 
 /// The usual tiles of heads of 128 with blocks of keys that fill those that a sequence has: 288 tokens took 60 us with
 /// blocks of 96, and 74 with blocks of 128, of which the last is three quarters empty.
 fn with_least_padding(problem: &Problem, usual: ShortTiles) -> ShortTiles {
-    // Keys of a block, and microseconds of a round: in any case, and for each key, those counted that are not there.
-    const BLOCKS: [(u32, f64, f64); 3] =
-        [(128, 3.87, 0.00945), (96, 3.4, 0.0098), (64, 3.27, 0.0106)];
-    let (_, keys) = problem.longest();
-    let time = |&(width, round, key): &(u32, f64, f64)| {
-        round + key * f64::from(keys.next_multiple_of(width))
-    };
-    let best = BLOCKS.iter().min_by(|a, b| time(a).total_cmp(&time(b)));
-    match best {
-        Some(&(keys, ..)) if usual.keys == 128 && problem.mask == Mask::Full && plain(problem) => {
-            ShortTiles { keys, ..usual }
-        }
-        _ => usual,
+    if usual.keys != TWO.keys || problem.mask != Mask::Full || !plain(problem) {
+        return usual;
     }
+    let (_, keys) = problem.longest();
+    // Keys that are not there take as long.
+    let time =
+        |tiles: &ShortTiles| tiles.round + tiles.key * f64::from(keys.next_multiple_of(tiles.keys));
+    let best = WIDE_HEADS.iter().min_by(|a, b| time(a).total_cmp(&time(b)));
+    best.map_or(usual, |best| ShortTiles {
+        keys: best.keys,
+        ..usual
+    })
 }
 
 /// Microseconds that all rounds of these tiles take, about.
