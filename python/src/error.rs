@@ -94,7 +94,7 @@ impl Finding {
             message: diagnostic.message.clone(),
             file: source.name().to_owned(),
             line: place.map(|place| place.line),
-            notes: diagnostic.notes.clone(),
+            notes: diagnostic.facts(),
             helps: diagnostic.helps.clone(),
             instructions: Vec::new(),
             text: anstream::adapter::strip_str(&text).to_string(),

@@ -1,6 +1,6 @@
 //! The CUDA source line of a piece of PTX, from `.file` and `.loc`.
 
-use heist_ptx::{Diagnostic, Item, Loc, Module, Source, Span, Statement};
+use heist_ptx::{Diagnostic, Item, Loc, Module, Source, SourceLine, Span, Statement};
 use std::collections::HashMap;
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -29,21 +29,17 @@ pub fn add_source_lines(module: &Module, source: &Source, found: &mut [Diagnosti
         let Some(path) = paths.get(&loc.file) else {
             continue;
         };
-        let place = format!("{path}:{}:{}", loc.line, loc.column);
         let text = files
             .entry(loc.file)
             .or_insert_with(|| read(folder, path))
             .as_deref()
             .and_then(|text| text.lines().nth((loc.line as usize).checked_sub(1)?));
-        let note = match text {
-            Some(text) => format!("source line {place}: `{}`", text.trim()),
-            None => format!("source line {place}"),
-        };
-        // A run has said where it is already, without the text.
-        diagnostic
-            .notes
-            .retain(|known| *known != format!("source line {place}"));
-        diagnostic.notes.push(note);
+        diagnostic.source_line = Some(SourceLine {
+            path: (*path).to_owned(),
+            line: loc.line,
+            column: loc.column,
+            text: text.map(|text| text.trim().to_owned()),
+        });
     }
 }
 
@@ -151,13 +147,10 @@ pub fn lifted(
         if let Some(span) = place.and_then(|place| line_span(&above, place))
             && (span.start, span.end) != (told.span.start, told.span.end)
         {
-            let text = other.text.clone();
-            told.others.push(heist_ptx::Label { span, text });
+            told = told.other(span, other.text.clone());
         }
     }
-    let said = ["source line", "the other access is source line"];
-    told.notes
-        .retain(|note| !said.iter().any(|start| note.starts_with(start)));
+    told.source_line = None;
     let line = source.position(diagnostic.span).line;
     let text = source.line(line).trim();
     told.notes.push(format!("in PTX, line {line}: `{text}`"));

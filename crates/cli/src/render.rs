@@ -36,7 +36,8 @@ pub fn to_text(diagnostic: &Diagnostic, source: &Source) -> String {
                 .annotations(others),
         );
     }
-    for note in &diagnostic.notes {
+    let notes = diagnostic.facts();
+    for note in &notes {
         group = group.element(Level::NOTE.message(note));
     }
     for help in &diagnostic.helps {
@@ -101,8 +102,8 @@ pub struct JsonDiagnostic<'a> {
     label: &'a str,
     #[serde(skip_serializing_if = "Vec::is_empty")]
     others: Vec<JsonLabel<'a>>,
-    #[serde(skip_serializing_if = "<[String]>::is_empty")]
-    notes: &'a [String],
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    notes: Vec<String>,
     #[serde(skip_serializing_if = "<[String]>::is_empty")]
     helps: &'a [String],
 }
@@ -150,7 +151,7 @@ pub fn to_json<'a>(diagnostic: &'a Diagnostic, source: &'a Source) -> JsonDiagno
                 text: &other.text,
             })
             .collect(),
-        notes: &diagnostic.notes,
+        notes: diagnostic.facts(),
         helps: &diagnostic.helps,
     }
 }

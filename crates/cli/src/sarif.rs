@@ -45,7 +45,7 @@ pub fn report(found: &[(&Source, &[Diagnostic])]) -> Value {
 
 fn result(diagnostic: &Diagnostic, source: &Source) -> Value {
     let mut text = diagnostic.message.clone();
-    for line in diagnostic.notes.iter().chain(&diagnostic.helps) {
+    for line in diagnostic.facts().iter().chain(&diagnostic.helps) {
         text.push('\n');
         text.push_str(line);
     }

@@ -1,6 +1,6 @@
 //! The report to `heist cuda`: a line of JSON for each launch or remark.
 
-use heist_ptx::{Diagnostic, Severity, Span};
+use heist_ptx::{Diagnostic, Severity, SourceLine, Span};
 use serde_json::{Value, json};
 use std::fs::{File, OpenOptions};
 use std::io::Write;
@@ -101,6 +101,10 @@ impl ReportFile {
 
 fn as_json(found: &Diagnostic) -> Value {
     let span = |span: Span| json!([span.start, span.end]);
+    let line = |line: &Option<SourceLine>| {
+        let line = line.as_ref();
+        line.map(|line| json!([line.path, line.line, line.column]))
+    };
     let others = found.others.iter();
     json!({
         "code": found.code.0,
@@ -108,7 +112,8 @@ fn as_json(found: &Diagnostic) -> Value {
         "message": found.message,
         "span": span(found.span),
         "label": found.label,
-        "others": others.map(|one| json!([span(one.span), one.text])).collect::<Vec<_>>(),
+        "others": others.map(|one| json!([span(one.span), one.text, line(&one.source_line)])).collect::<Vec<_>>(),
+        "source_line": line(&found.source_line),
         "notes": found.notes,
         "helps": found.helps,
     })

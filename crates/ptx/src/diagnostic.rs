@@ -47,6 +47,32 @@ pub struct Label {
     pub span: Span,
     /// What is said about it; may be empty for the place of the error itself.
     pub text: String,
+    /// The source line that it was compiled from, where that is told apart from the text.
+    pub source_line: Option<SourceLine>,
+}
+
+/// A line of the source that PTX was compiled from, by `.file` and `.loc`.
+///
+/// ```
+/// let line = heist_ptx::SourceLine { path: "sum.cu".to_owned(), line: 3, column: 7, text: None };
+/// assert_eq!(line.to_string(), "sum.cu:3:7");
+/// ```
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct SourceLine {
+    /// The file as `.file` names it.
+    pub path: String,
+    /// Its line, from 1.
+    pub line: u32,
+    /// Its column, from 1; 0 where the compiler does not tell.
+    pub column: u32,
+    /// What the line says, where the file was read.
+    pub text: Option<String>,
+}
+
+impl fmt::Display for SourceLine {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}:{}:{}", self.path, self.line, self.column)
+    }
 }
 
 /// One finding: what is wrong, where, why, and what to do.
@@ -71,6 +97,8 @@ pub struct Diagnostic {
     pub label: String,
     /// Other places that matter.
     pub others: Vec<Label>,
+    /// The source line that the place was compiled from, where it is known.
+    pub source_line: Option<SourceLine>,
     /// Facts that explain the message.
     pub notes: Vec<String>,
     /// What to do about it.
@@ -87,6 +115,7 @@ impl Diagnostic {
             span,
             label: String::new(),
             others: Vec::new(),
+            source_line: None,
             notes: Vec::new(),
             helps: Vec::new(),
         }
@@ -113,6 +142,7 @@ impl Diagnostic {
         self.others.push(Label {
             span,
             text: text.into(),
+            source_line: None,
         });
         self
     }
@@ -129,6 +159,22 @@ impl Diagnostic {
     pub fn help(mut self, text: impl Into<String>) -> Diagnostic {
         self.helps.push(text.into());
         self
+    }
+
+    /// The notes, with the source lines among them, as all renderings tell them.
+    pub fn facts(&self) -> Vec<String> {
+        let others = self.others.iter().filter_map(|other| {
+            let line = other.source_line.as_ref()?;
+            Some(format!("the other access is source line {line}"))
+        });
+        let own = self.source_line.as_ref().map(|line| match &line.text {
+            Some(text) => format!("source line {line}: `{text}`"),
+            None => format!("source line {line}"),
+        });
+        others
+            .chain(self.notes.iter().cloned())
+            .chain(own)
+            .collect()
     }
 }
 

@@ -26,7 +26,7 @@ pub mod span;
 pub mod types;
 pub mod validate;
 
-pub use diagnostic::{Code, Diagnostic, Label, Severity};
+pub use diagnostic::{Code, Diagnostic, Label, Severity, SourceLine};
 pub use instruction::{
     Address, AddressBase, BinaryOp, Constant, Guard, Instruction, Integer, Opcode, Operand, Part,
     Picks, Radix, UnaryOp,

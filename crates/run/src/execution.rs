@@ -1,7 +1,7 @@
 //! The outcome of a launch, and the errors in its place.
 
 use heist_launch::{Outcome, Placed, Time};
-use heist_ptx::{Diagnostic, Severity, Source};
+use heist_ptx::{Diagnostic, Severity, Source, SourceLine};
 use std::fmt;
 
 /// What a launch gave, on any device.
@@ -117,15 +117,10 @@ pub enum RunError {
     Found(#[from] Found),
 }
 
-/// What a note of the place in the source that PTX was made from begins with.
-const ABOVE: &str = "source line ";
-
-/// The text at a place, `PATH:LINE:COLUMN`, where the file can be read.
-fn line_of(place: &str) -> Option<String> {
-    let mut parts = place.rsplitn(3, ':');
-    let (_, line, path) = (parts.next()?, parts.next()?, parts.next()?);
-    let text = std::fs::read_to_string(path).ok()?;
-    let at = line.parse::<usize>().ok()?.checked_sub(1)?;
+/// What a source line says, where the file can be read.
+fn text_of(line: &SourceLine) -> Option<String> {
+    let text = std::fs::read_to_string(&line.path).ok()?;
+    let at = (line.line as usize).checked_sub(1)?;
     Some(text.lines().nth(at)?.trim().to_owned())
 }
 
@@ -138,25 +133,24 @@ fn tell(f: &mut fmt::Formatter<'_>, found: &[Diagnostic], source: &Source) -> fm
         if index > 0 {
             f.write_str("\n")?;
         }
-        let above = one.notes.iter().find_map(|note| note.strip_prefix(ABOVE));
         let line = source.position(one.span).line;
         let text = source.line(line).trim();
-        match above {
+        let mut told = one.clone();
+        match &one.source_line {
             _ if one.span.is_none() => write!(f, "{one}")?,
             // The line that the kernel was built from; its PTX is in no file.
             Some(place) => {
                 write!(f, "{place}: {one}")?;
-                if let Some(text) = line_of(place) {
+                told.source_line = None;
+                if let Some(text) = text_of(place) {
                     write!(f, "\n  {text}")?;
                 }
                 write!(f, "\n  note: in PTX, line {line}: `{text}`")?;
             }
             None => write!(f, "{}:{line}: {one}\n  {text}", source.name())?,
         }
-        for note in &one.notes {
-            if one.span.is_none() || !note.starts_with(ABOVE) {
-                write!(f, "\n  note: {note}")?;
-            }
+        for note in told.facts() {
+            write!(f, "\n  note: {note}")?;
         }
         for help in &one.helps {
             write!(f, "\n  help: {help}")?;
@@ -181,7 +175,13 @@ mod tests {
             "{plain}"
         );
         let here = format!("{}/src/execution.rs:1:1", env!("CARGO_MANIFEST_DIR"));
-        one.notes = vec![format!("{ABOVE}{here}"), "by thread 0".to_owned()];
+        one.notes = vec!["by thread 0".to_owned()];
+        one.source_line = Some(SourceLine {
+            path: format!("{}/src/execution.rs", env!("CARGO_MANIFEST_DIR")),
+            line: 1,
+            column: 1,
+            text: None,
+        });
         let lifted = NotRun::Refused(vec![one], Box::new(source)).to_string();
         let lines: Vec<&str> = lifted.lines().collect();
         assert_eq!(lines[0], format!("{here}: error[M001]: writes too far"));

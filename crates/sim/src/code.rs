@@ -5,7 +5,7 @@
 //! the list, and every instruction has its reconvergence point.
 
 use crate::lanes::{Mask, Row};
-use heist_ptx::{Name, Span};
+use heist_ptx::{Diagnostic, Name, Severity, SourceLine, Span};
 
 /// No reconvergence point: a branch whose sides never meet.
 pub(crate) const NOWHERE: u32 = u32::MAX;
@@ -262,15 +262,33 @@ impl Code {
         self.functions.get(site.function as usize)
     }
 
-    /// The source line behind an instruction, in words.
-    pub(crate) fn source_line(&self, pc: u32) -> Option<String> {
+    /// A finding at an instruction, with the source line behind it.
+    pub(crate) fn finding(
+        &self,
+        rule: heist_ptx::Code,
+        pc: u32,
+        message: impl Into<String>,
+    ) -> Diagnostic {
+        let mut told = Diagnostic::error(rule, self.span(pc), message);
+        told.severity = rule.rule().map_or(Severity::Error, |rule| rule.severity);
+        told.source_line = self.source_line(pc);
+        told
+    }
+
+    /// The source line behind an instruction.
+    pub(crate) fn source_line(&self, pc: u32) -> Option<SourceLine> {
         let (file, line, column) = *self.locs.get(self.sites.get(pc as usize)?.loc? as usize)?;
         let path = self
             .files
             .iter()
             .find(|(index, _)| *index == file)
             .map_or("?", |(_, path)| path.as_str());
-        Some(format!("{path}:{line}:{column}"))
+        Some(SourceLine {
+            path: path.to_owned(),
+            line,
+            column,
+            text: None,
+        })
     }
 
     pub(crate) fn span(&self, pc: u32) -> Span {

@@ -5,7 +5,7 @@ use super::injected::{self, Folder, Library};
 use crate::answer::{BadQuestion, Output, Verdict, question};
 use crate::{fold, origin, render, sarif};
 use clap::Args;
-use heist_ptx::{Diagnostic, Label, Module, Severity, Source, Span, rule};
+use heist_ptx::{Diagnostic, Label, Module, Severity, Source, SourceLine, Span, rule};
 use heist_run::DeviceName;
 use serde_json::{Value, json};
 use std::collections::HashMap;
@@ -285,12 +285,22 @@ fn diagnostic(value: &Value) -> Option<Diagnostic> {
             .zip(ends.1)
             .map_or(Span::NONE, |(start, end)| Span { start, end })
     };
+    let line = |value: &Value| {
+        let number = |at: usize| value[at].as_u64()?.try_into().ok();
+        Some(SourceLine {
+            path: value[0].as_str()?.to_owned(),
+            line: number(1)?,
+            column: number(2)?,
+            text: None,
+        })
+    };
     let code = rule::find(value["code"].as_str()?)?.code;
     let mut one = Diagnostic::error(code, span(&value["span"]), text(&value["message"]));
     if value["warning"] == true {
         one.severity = Severity::Warning;
     }
     one.label = text(&value["label"]);
+    one.source_line = line(&value["source_line"]);
     one.notes = texts(&value["notes"]);
     one.helps = texts(&value["helps"]);
     for other in value["others"].as_array().into_iter().flatten() {
@@ -298,6 +308,7 @@ fn diagnostic(value: &Value) -> Option<Diagnostic> {
         one.others.push(Label {
             span: span(&other[0]),
             text,
+            source_line: line(&other[2]),
         });
     }
     Some(one)

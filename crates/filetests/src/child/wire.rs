@@ -119,7 +119,7 @@ impl Finding {
             error: found.severity == Severity::Error,
             message: found.message.clone(),
             span: (found.span.start as usize, found.span.end as usize),
-            notes: found.notes.clone(),
+            notes: found.facts(),
             helps: found.helps.clone(),
         }
     }

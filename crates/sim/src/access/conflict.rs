@@ -108,8 +108,8 @@ pub(crate) fn report_race(
         told = told
             .label(format!("this access {now} it"))
             .other(cx.code.span(conflict.their_pc), format!("{them} {before} it here"));
-        if let Some(line) = cx.code.source_line(conflict.their_pc) {
-            told.notes.push(format!("the other access is source line {line}"));
+        if let Some(other) = told.others.last_mut() {
+            other.source_line = cx.code.source_line(conflict.their_pc);
         }
         let help = match code {
             rule::WARP_RACE => "lanes of a warp do not run in step: put `bar.warp.sync` (`__syncwarp()`) between the two",

@@ -8,7 +8,7 @@ use crate::state::machine::Machine;
 use crate::state::team::Team;
 use crate::state::warp::{Fragment, Warp};
 use heist_launch::Dim3;
-use heist_ptx::{Diagnostic, Severity};
+use heist_ptx::Diagnostic;
 
 /// Writes some lanes and leaves the others.
 #[inline(never)]
@@ -187,13 +187,7 @@ impl Cx<'_> {
     fn blank(&self, code: heist_ptx::Code) -> Option<Diagnostic> {
         let pc = self.pc();
         let wanted = self.machine.findings.wants(code, pc);
-        wanted.then(|| {
-            let span = self.code.span(pc);
-            match code.rule().map_or(Severity::Error, |rule| rule.severity) {
-                Severity::Error => Diagnostic::error(code, span, ""),
-                Severity::Warning => Diagnostic::warning(code, span, ""),
-            }
-        })
+        wanted.then(|| self.code.finding(code, pc, ""))
     }
 
     #[inline(never)]
@@ -201,9 +195,6 @@ impl Cx<'_> {
         let pc = self.pc();
         let told = told.map(|mut told| {
             told.notes.push(format!("by {}", self.who(first(lanes))));
-            if let Some(line) = self.code.source_line(pc) {
-                told.notes.push(format!("source line {line}"));
-            }
             told
         });
         self.machine.findings.report(code, pc, || {

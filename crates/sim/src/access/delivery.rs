@@ -31,7 +31,7 @@ use crate::state::flight::What;
 use crate::state::machine::Machine;
 use crate::state::mbarrier::{Case, Mbarrier, Sender, Trouble};
 use crate::state::team::Happening;
-use heist_ptx::{Diagnostic, rule};
+use heist_ptx::rule;
 
 /// Bytes in flight to an mbarrier.
 #[derive(Clone, Copy, Debug)]
@@ -164,7 +164,7 @@ impl Case {
                     "{bytes} bytes{whose} arrive at {at}, which is not the mbarrier any more that they were sent to"
                 ),
             };
-            let mut told = Diagnostic::error(rule, code.span(pc), message);
+            let mut told = code.finding(rule, pc, message);
             if let Some(init) = self.init {
                 told = told.other(code.span(init), "the mbarrier is initialised here");
             }
@@ -180,9 +180,6 @@ impl Case {
                 }
                 _ => told,
             };
-            if let Some(line) = code.source_line(pc) {
-                told.notes.push(format!("source line {line}"));
-            }
             told.help(match (self.trouble, what) {
                 (Trouble::Lost, _) => "wait for everything that is on its way to an mbarrier before it is invalidated or initialised again",
                 (_, What::Answer) => "arm the mbarrier of every block with `mbarrier.arrive.expect_tx` of 16 bytes for each request",

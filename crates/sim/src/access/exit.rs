@@ -6,7 +6,7 @@ use crate::lanes::{Mask, first};
 use crate::state::control::Control;
 use crate::state::flight::What;
 use crate::state::machine::Machine;
-use heist_ptx::{Diagnostic, rule};
+use heist_ptx::rule;
 
 /// Lanes of the running warp have exited; the block's counts are updated already.
 pub(crate) fn lanes_exited(cx: &mut Cx<'_>, lanes: Mask) {
@@ -43,12 +43,12 @@ fn guests_left(cx: &mut Cx<'_>) {
         return;
     };
     let by = cx.whom(agent, lane);
-    let (code, at, end) = (rule::PEER_EXITED, cx.code.span(pc), cx.code.span(cx.pc()));
-    cx.machine.findings.report(code, pc, || {
+    let (rule, end) = (rule::PEER_EXITED, cx.code.span(cx.pc()));
+    cx.machine.findings.report(rule, pc, || {
         let message = format!(
             "uses shared memory of block rank {rank} of the cluster, and nothing orders that before the end of that block"
         );
-        let mut told = Diagnostic::error(code, at, message);
+        let mut told = cx.code.finding(rule, pc, message);
         told.notes.push(format!("by {by}"));
         told.other(end, "its last thread exits here").help(
             "let the cluster meet behind the access (`barrier.cluster.arrive.release` and `.wait.acquire`) before any of its blocks exits",
@@ -87,7 +87,7 @@ pub(crate) fn answer_kept(control: &Control, code: &Code, machine: &mut Machine)
     };
     machine.findings.report(rule::CLC_PLAIN_IN_CLUSTER, pc, || {
         let what = "a request without multicast in a kernel with clusters, whose answer is not handed on to the other blocks";
-        Diagnostic::warning(rule::CLC_PLAIN_IN_CLUSTER, code.span(pc), what)
+        code.finding(rule::CLC_PLAIN_IN_CLUSTER, pc, what)
             .help("use `.multicast::cluster::all`, or hand the answer on yourself, through the peers' shared memory")
     });
 }

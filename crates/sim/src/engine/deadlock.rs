@@ -4,7 +4,7 @@ use super::cluster::Cluster;
 use crate::code::{Code, Wait};
 use crate::state::machine::Machine;
 use crate::state::warp::{Fragment, Warp};
-use heist_ptx::{Diagnostic, rule};
+use heist_ptx::rule;
 use std::collections::BTreeMap;
 
 /// Reports that a cluster can't go on.
@@ -27,9 +27,9 @@ pub(crate) fn report(cluster: &Cluster, code: &Code, machine: &mut Machine) {
         return;
     };
     let rule = rule_for(cluster, machine.launch.block.count() as u32);
-    let mut told = Diagnostic::error(
+    let mut told = code.finding(
         rule,
-        code.span(pc),
+        pc,
         format!(
             "deadlock: every thread of block ({}) that is left waits for something that can't happen any more",
             cluster.blocks[0].ctaid

@@ -72,15 +72,9 @@ pub(crate) struct Happening<'a> {
 impl Happening<'_> {
     /// Reports a broken rule at an instruction that ran earlier.
     pub(crate) fn report(&mut self, rule: heist_ptx::Code, pc: u32, message: String, help: &str) {
-        let span = self.code.span(pc);
-        let line = self.code.source_line(pc);
-        self.machine.findings.report(rule, pc, || {
-            let mut told = heist_ptx::Diagnostic::error(rule, span, message).help(help);
-            if let Some(line) = line {
-                told.notes.push(format!("source line {line}"));
-            }
-            told
-        });
+        self.machine
+            .findings
+            .report(rule, pc, || self.code.finding(rule, pc, message).help(help));
     }
 }
 

@@ -18,7 +18,7 @@ use crate::state::flight::What;
 use crate::state::mbarrier::{Mbarrier, Order, Sender, Told};
 use crate::state::memory::window::Window;
 use crate::state::users::{Ended, Part, Unordered, Users};
-use heist_ptx::{Diagnostic, Instruction, Operand, ScalarType, rule};
+use heist_ptx::{Instruction, Operand, ScalarType, rule};
 use std::sync::Arc;
 
 /// The most arrivals and bytes that a phase can count.
@@ -297,12 +297,12 @@ fn report_unordered(cx: &mut Cx<'_>, offset: u32, inval: Ended, Unordered { user
         ),
     };
     let code = rule::MBARRIER_INVAL_UNORDERED;
-    let (at, there) = (cx.code.span(inval.pc), cx.code.span(pc));
+    let there = cx.code.span(pc);
     cx.machine.findings.report(code, inval.pc, || {
         let message = format!(
             "invalidates the mbarrier at {offset:#x}, and nothing orders that behind its last use"
         );
-        let mut told = Diagnostic::error(code, at, message);
+        let mut told = cx.code.finding(code, inval.pc, message);
         told.notes.push(format!("by {by}"));
         told.other(there, used).help(help)
     });
