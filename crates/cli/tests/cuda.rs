@@ -62,7 +62,7 @@ fn the_status_is_the_programs_own_unless_something_is_found() {
         "main at fill.cu:5:3",
         "cudaGraphCreate is not there",
         "2 allocations of 800 bytes were never given back",
-        "1 launches, 1 errors, 0 warnings",
+        "1 launch, 1 error, 0 warnings",
     ] {
         assert!(told.contains(part), "{part}: {told}");
     }
@@ -85,6 +85,33 @@ fn launches_that_repeat_another_are_counted() {
     let ended = heist(&["cuda", "--", "sh", "-c", &script]);
     let told = text(&ended.stderr);
     let said = "2 launches (1 the same as an earlier one, and taken from it), 0 errors";
+    assert!(told.contains(said), "{told}");
+}
+
+#[test]
+fn a_finding_of_several_launches_is_told_once_with_their_number() {
+    let line = |kernel: &str, message: &str| {
+        format!(
+            r#"{{"kernel":"{kernel}","shape":"","module":"","ns":1.0,"host":[],"found":[{{"code":"M001","message":"{message}"}}]}}"#
+        )
+    };
+    let lines = [
+        line("k", "a"),
+        line("k", "b"),
+        line("k", "a"),
+        line("other", "a"),
+        line("k", "a"),
+    ];
+    let script = format!(
+        "printf '%s\\n' '{}' > \"$HEIST_CUDA_REPORT/report.jsonl\"",
+        lines.join("' '")
+    );
+    let ended = heist(&["cuda", "--", "sh", "-c", &script]);
+    let told = text(&ended.stderr);
+    assert!(told.contains("5 launches, 3 errors"), "{told}");
+    assert_eq!(told.matches("error[M001]: a").count(), 2, "{told}");
+    assert_eq!(told.matches("later launch").count(), 1, "{told}");
+    let said = "and in 2 later launches of this kernel";
     assert!(told.contains(said), "{told}");
 }
 

@@ -5,15 +5,20 @@
 //! in and out around each launch.
 
 use crate::raw;
-use heist_launch::Placed;
-use std::collections::BTreeMap;
+use heist_launch::{Foreign, ForeignKind, Placed};
+use std::collections::{BTreeMap, VecDeque};
 use std::ffi::c_void;
+use std::ops::Range;
+use std::sync::Arc;
 
 /// Where device memory begins, and the free bytes behind each allocation.
 const DEVICE: u64 = 0x100_0000_0000;
 const GAP: u64 = 1 << 20;
 /// Where memory that the host can touch is mapped.
 const HOST: u64 = 0x200_0000_0000;
+
+/// How many allocations that were given back are remembered, the last ones.
+const REMEMBERED: usize = 4096;
 
 /// One allocation.
 struct Block {
@@ -39,6 +44,8 @@ impl Block {
 #[derive(Default)]
 pub(crate) struct Heap {
     blocks: BTreeMap<u64, Block>,
+    /// What was given back, the oldest first. No address is used a second time.
+    freed: VecDeque<(Range<u64>, String)>,
     device: u64,
     mapped: u64,
     made: u64,
@@ -66,12 +73,13 @@ impl Heap {
         at
     }
 
-    /// Uninitialised memory of a graph, at an address that was reserved; false where an earlier run
-    /// has left it.
-    pub(crate) fn device_at(&mut self, at: u64, len: usize) -> bool {
+    /// Uninitialised memory of a stream or a graph, at an address that was reserved; false where an
+    /// earlier run has left it.
+    pub(crate) fn device_at(&mut self, by: &str, at: u64, len: usize) -> bool {
         let free = !self.blocks.contains_key(&at);
         if free {
-            self.fresh("memory of a graph", at, len);
+            self.freed.retain(|(range, _)| range.start != at);
+            self.fresh(by, at, len);
         }
         free
     }
@@ -175,6 +183,11 @@ impl Heap {
             // SAFETY: the mapping that `shared` made, which the program has given back.
             unsafe { libc::munmap(host as *mut c_void, room) };
         }
+        let (at, len) = (block.memory.at, block.memory.bytes.len() as u64);
+        self.freed.push_back((at..at + len, block.memory.name));
+        if self.freed.len() > REMEMBERED {
+            self.freed.pop_front();
+        }
         true
     }
 
@@ -222,6 +235,26 @@ impl Heap {
         lent.collect()
     }
 
+    /// What addresses are that a program may have and that are no memory of the device: what was
+    /// given back, and the host's memory.
+    pub(crate) fn foreign(&self) -> Arc<[Foreign]> {
+        let freed = self.freed.iter().map(|(at, name)| Foreign {
+            at: at.clone(),
+            why: ForeignKind::Freed(name.clone()),
+        });
+        let host = host_memory()
+            .into_iter()
+            // What the host has mapped for the device is the device's, too.
+            .filter(|at| !(DEVICE..2 * HOST).contains(&at.start))
+            .map(|at| Foreign {
+                at,
+                why: ForeignKind::Host,
+            });
+        let mut all: Vec<Foreign> = freed.chain(host).collect();
+        all.sort_by_key(|one| one.at.start);
+        all.into()
+    }
+
     /// Takes memory as a kernel left it, with what the kernel took for itself.
     pub(crate) fn give_back(&mut self, placed: Vec<Placed>) {
         self.blocks.retain(|_, block| !block.of_kernel);
@@ -254,6 +287,27 @@ impl Heap {
         let lengths: Vec<usize> = kept.map(|one| one.memory.bytes.len()).collect();
         (lengths.len(), lengths.iter().sum::<usize>() as u64)
     }
+}
+
+/// The memory that the process has, by the kernel's list of it; adjoining parts are one.
+fn host_memory() -> Vec<Range<u64>> {
+    let text = std::fs::read_to_string("/proc/self/maps").unwrap_or_default();
+    let mut all: Vec<Range<u64>> = Vec::new();
+    for line in text.lines() {
+        let ends = line
+            .split(' ')
+            .next()
+            .and_then(|range| range.split_once('-'));
+        let number = |digits: &str| u64::from_str_radix(digits, 16).ok();
+        let Some((start, end)) = ends.and_then(|(a, b)| Some((number(a)?, number(b)?))) else {
+            continue;
+        };
+        match all.last_mut() {
+            Some(last) if last.end == start => last.end = end,
+            _ => all.push(start..end),
+        }
+    }
+    all
 }
 
 /// Maps memory of the host at an address; false where something is there.

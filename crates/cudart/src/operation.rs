@@ -102,8 +102,10 @@ pub(crate) enum Operation {
     Host(Host),
     /// Notes the time in an event.
     Record(usize),
-    /// Gives a graph's memory its bytes, at an address that was settled before.
+    /// Gives memory its bytes, at an address that was settled before.
     Allocate {
+        /// The call that asked for it.
+        by: &'static str,
         at: u64,
         len: usize,
     },

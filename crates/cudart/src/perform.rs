@@ -23,8 +23,8 @@ impl Operation {
                 runtime.record(*event);
                 Ok(())
             }),
-            Operation::Allocate { at, len } => call(|runtime| {
-                let done = runtime.heap.device_at(*at, *len);
+            Operation::Allocate { by, at, len } => call(|runtime| {
+                let done = runtime.heap.device_at(by, *at, *len);
                 done.then_some(()).ok_or(INVALID_VALUE)
             }),
             Operation::Free(at) => call(|runtime| runtime.free(*at)),

@@ -417,6 +417,7 @@ impl Runtime {
         }
         let arguments = Arguments {
             placed: before,
+            foreign: self.heap.foreign(),
             ..Arguments::new(wish.arguments.iter().cloned().map(Arg::Bytes))
         };
         let mut launch = Launch::new(wish.grid, wish.block).dynamic_shared(wish.shared as u32);

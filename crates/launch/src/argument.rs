@@ -6,10 +6,11 @@
 
 use crate::buffer::Buffer;
 use crate::element::{Element, ElementType, Scalar};
-use crate::placed::{Placed, Written};
+use crate::placed::{Foreign, Placed, Written};
 use crate::tensor_map::{TensorMap, TensorMapError};
 use std::collections::HashSet;
 use std::fmt;
+use std::sync::Arc;
 use thiserror::Error;
 
 /// What a kernel may do with a buffer, and what happens to it before and after.
@@ -174,6 +175,8 @@ pub struct Arguments {
     pub buffers: Vec<NamedBuffer>,
     /// Memory at addresses of the caller's; a simulated GPU alone can have it.
     pub placed: Vec<Placed>,
+    /// What other addresses are, by address, for findings of a simulated GPU.
+    pub foreign: Arc<[Foreign]>,
 }
 
 impl Arguments {

@@ -39,7 +39,7 @@ pub use argument::{
 pub use buffer::Buffer;
 pub use element::{ElementType, Scalar, ValueError};
 pub use outcome::Outcome;
-pub use placed::{Placed, Written};
+pub use placed::{Foreign, ForeignKind, Placed, Written};
 pub use shape::{Dim3, Launch, LaunchError, Limits};
 pub use tensor_map::{
     Fill, Im2col, Interleave, L2Promotion, Swizzle, TensorElement, TensorMap, TensorMapError, Wide,

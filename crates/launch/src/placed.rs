@@ -61,6 +61,25 @@ impl Placed {
     }
 }
 
+/// Addresses that a program may have and that are no memory of the device. An access there is an
+/// error in any case; these say what to call it.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Foreign {
+    /// The addresses.
+    pub at: std::ops::Range<u64>,
+    /// Why they are none of the device.
+    pub why: ForeignKind,
+}
+
+/// What addresses are that are none of the device.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum ForeignKind {
+    /// Memory by this name that was given back before the launch.
+    Freed(String),
+    /// Memory of the host that the device can't access.
+    Host,
+}
+
 /// Which bytes were written: one bit for each.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Written {

@@ -1,6 +1,6 @@
 //! Memory that outlives launches: its addresses, what is in it, and what was written of it.
 
-use heist_launch::{Arg, Arguments, Launch, Placed};
+use heist_launch::{Arg, Arguments, Foreign, ForeignKind, Launch, Placed};
 use heist_ptx::rule;
 use heist_sim::{Device, Options, Program, Report};
 
@@ -88,6 +88,62 @@ fn what_nobody_wrote_is_told_and_what_one_launch_wrote_the_next_may_read() {
     assert_eq!(written.first_missing(0, 4), None);
     assert_eq!(written.first_missing(0, 8), Some(4));
     assert!(launch(&program, BASE, first.placed).diagnostics.is_empty());
+}
+
+#[test]
+fn addresses_that_are_none_of_the_device_are_told_as_what_they_are() {
+    let foreign = [
+        Foreign {
+            at: BASE + 4096..BASE + 4160,
+            why: ForeignKind::Freed("old".into()),
+        },
+        Foreign {
+            at: 0x7f00_0000_0000..0x7f00_0000_1000,
+            why: ForeignKind::Host,
+        },
+    ];
+    let found = |pointer: u64| {
+        let arguments = Arguments {
+            placed: vec![Placed::filled(
+                "table",
+                BASE,
+                pointer.to_le_bytes().to_vec(),
+            )],
+            foreign: foreign.clone().into(),
+            ..Arguments::new([Arg::scalar(BASE)])
+        };
+        let device = Device::named("sim:h200").unwrap();
+        let (shape, options) = (Launch::new(1, 1), Options::default());
+        let ran = program(0).run(&device, "k", &shape, &arguments, &options);
+        let found = ran.unwrap().diagnostics.swap_remove(0);
+        (found.code, format!("{} {}", found.message, found.helps[0]))
+    };
+    for (pointer, code, says) in [
+        (
+            BASE + 4100,
+            rule::USE_AFTER_FREE,
+            "byte 4 of `old`, which was given back before this launch",
+        ),
+        (
+            BASE + 4160,
+            rule::GLOBAL_OUT_OF_BOUNDS,
+            "past the end of `table`",
+        ),
+        (
+            0x7f00_0000_0ffc,
+            rule::GLOBAL_OUT_OF_BOUNDS,
+            "the host's memory a kernel can't use memory of `malloc`",
+        ),
+        (
+            0x7f00_0000_1000,
+            rule::GLOBAL_OUT_OF_BOUNDS,
+            "far from all memory of the kernel",
+        ),
+    ] {
+        let (told, words) = found(pointer);
+        assert_eq!(told, code, "{pointer:#x}");
+        assert!(words.contains(says), "{pointer:#x}: {words}");
+    }
 }
 
 #[test]

@@ -74,7 +74,39 @@ struct Found {
     shape: String,
     host: Vec<String>,
     /// Each at the source that it is told at.
-    told: Vec<(Diagnostic, Source)>,
+    told: Vec<Told>,
+}
+
+/// A finding, told at the first launch that had it.
+struct Told {
+    one: Diagnostic,
+    source: Source,
+    /// How many later launches of the kernel had it, too.
+    later: usize,
+}
+
+impl Told {
+    /// What makes it the same in another launch: instructions of one line of the source are one
+    /// place.
+    fn place(&self) -> (&str, &str, Option<u32>) {
+        match self.one.span.is_none() {
+            true => (self.one.code.0, &self.one.message, None),
+            false => {
+                let line = self.source.position(self.one.span).line;
+                (self.one.code.0, self.source.name(), Some(line))
+            }
+        }
+    }
+
+    /// Notes how many launches had it.
+    fn note_launches(&mut self) {
+        let note = match self.later {
+            0 => return,
+            1 => "and in a later launch of this kernel".to_owned(),
+            more => format!("and in {more} later launches of this kernel"),
+        };
+        self.one.notes.push(note);
+    }
 }
 
 /// What the program's run gave.
@@ -153,6 +185,10 @@ fn read(folder: &Folder) -> ProgramReport {
             }
         }
     }
+    let found = report.found.iter_mut();
+    found
+        .flat_map(|launch| &mut launch.told)
+        .for_each(Told::note_launches);
     report
 }
 
@@ -169,29 +205,47 @@ impl ProgramReport {
         let host = host.map(|list| list.iter().filter_map(Value::as_str).map(str::to_owned));
         let empty = Source::new("", String::new());
         let source = module.map_or(&empty, |(source, _)| source);
-        let told = fold::fold(found, source).into_iter().map(|one| {
+        let kernel = entry::readable(&text("kernel"));
+        let mut fresh: Vec<Told> = Vec::new();
+        let mut counted = std::collections::HashSet::new();
+        for one in fold::fold(found, source) {
             let lifted = module.and_then(|(source, module)| origin::lifted(module, source, &one));
-            lifted.unwrap_or_else(|| (one, source.clone()))
-        });
-        let mut told: Vec<(Diagnostic, Source)> = told.collect();
-        // Instructions of one line of the source are one place.
-        let place = |(one, source): &(Diagnostic, Source)| {
-            (!one.span.is_none()).then(|| source.position(one.span).line)
-        };
-        let mut seen = std::collections::HashSet::new();
-        told.retain(|one| match place(one) {
-            Some(line) => seen.insert((one.0.code.0, one.1.name().to_owned(), line)),
-            None => true,
-        });
-        self.found.push(Found {
-            kernel: entry::readable(&text("kernel")),
-            shape: text("shape"),
-            host: host.map_or(Vec::new(), Iterator::collect),
-            told,
-        });
+            let (one, source) = lifted.unwrap_or_else(|| (one, source.clone()));
+            let told = Told {
+                one,
+                source,
+                later: 0,
+            };
+            if fresh.iter().any(|other| other.place() == told.place()) {
+                continue;
+            }
+            let earlier = self.found.iter_mut().enumerate();
+            let known = earlier
+                .filter(|(_, launch)| launch.kernel == kernel)
+                .flat_map(|(at, launch)| {
+                    launch
+                        .told
+                        .iter_mut()
+                        .enumerate()
+                        .map(move |(n, one)| ((at, n), one))
+                })
+                .find(|(_, other)| other.place() == told.place());
+            match known {
+                Some((which, known)) => known.later += usize::from(counted.insert(which)),
+                None => fresh.push(told),
+            }
+        }
+        if !fresh.is_empty() {
+            self.found.push(Found {
+                kernel,
+                shape: text("shape"),
+                host: host.map_or(Vec::new(), Iterator::collect),
+                told: fresh,
+            });
+        }
     }
 
-    fn all(&self) -> impl Iterator<Item = &(Diagnostic, Source)> {
+    fn all(&self) -> impl Iterator<Item = &Told> {
         self.found.iter().flat_map(|launch| &launch.told)
     }
 
@@ -199,11 +253,9 @@ impl ProgramReport {
     fn tell(&self) {
         for launch in &self.found {
             eprintln!("in `{}` {}:", launch.kernel, launch.shape);
-            for (one, source) in &launch.told {
-                eprintln!(
-                    "{}",
-                    anstream::adapter::strip_str(&render::to_text(one, source))
-                );
+            for told in &launch.told {
+                let text = render::to_text(&told.one, &told.source);
+                eprintln!("{}", anstream::adapter::strip_str(&text));
             }
             if !launch.host.is_empty() {
                 eprintln!("  launched by");
@@ -220,11 +272,15 @@ impl ProgramReport {
         if let Some((count, bytes)) = self.leaked
             && count > 0
         {
-            eprintln!("heist: {count} allocations of {bytes} bytes were never given back");
+            let (what, were) = match count {
+                1 => ("allocation", "was"),
+                _ => ("allocations", "were"),
+            };
+            eprintln!("heist: {count} {what} of {bytes} bytes {were} never given back");
         }
         let of = |severity: Severity| {
             self.all()
-                .filter(|(one, _)| one.severity == severity)
+                .filter(|told| told.one.severity == severity)
                 .count()
         };
         let repeated = match self.repeated {
@@ -232,10 +288,10 @@ impl ProgramReport {
             some => format!(" ({some} the same as an earlier one, and taken from it)"),
         };
         eprintln!(
-            "heist: {} launches{repeated}, {} errors, {} warnings",
-            self.launches,
-            of(Severity::Error),
-            of(Severity::Warning)
+            "heist: {}{repeated}, {}, {}",
+            many(self.launches, "launch", "launches"),
+            many(of(Severity::Error), "error", "errors"),
+            many(of(Severity::Warning), "warning", "warnings"),
         );
     }
 
@@ -244,7 +300,7 @@ impl ProgramReport {
             let told = launch
                 .told
                 .iter()
-                .map(|(one, source)| render::to_json(one, source));
+                .map(|told| render::to_json(&told.one, &told.source));
             json!({
                 "kernel": launch.kernel,
                 "shape": launch.shape,
@@ -264,10 +320,15 @@ impl ProgramReport {
     fn sarif(&self) -> Value {
         let parts: Vec<(&Source, &[Diagnostic])> = self
             .all()
-            .map(|(one, source)| (source, std::slice::from_ref(one)))
+            .map(|told| (&told.source, std::slice::from_ref(&told.one)))
             .collect();
         sarif::report(&parts)
     }
+}
+
+/// A number of things in words.
+fn many(count: usize, one: &str, more: &str) -> String {
+    format!("{count} {}", if count == 1 { one } else { more })
 }
 
 /// A finding as the runtime has written it.

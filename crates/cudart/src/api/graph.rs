@@ -303,6 +303,7 @@ pub(crate) extern "C" fn cudaGraphAddMemAllocNode(
         wish.at = runtime.heap.reserve(wish.len);
         raw::put(node, wish);
         Ok(Operation::Allocate {
+            by: "cudaGraphAddMemAllocNode",
             at: wish.at,
             len: wish.len,
         })

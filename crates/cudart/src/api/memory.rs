@@ -49,7 +49,11 @@ pub(crate) extern "C" fn cudaMallocAsync(to: *mut Pointer, len: usize, stream: S
         }
         let at = runtime.heap.reserve(len);
         raw::put(to, at as Pointer);
-        Ok(Operation::Allocate { at, len })
+        Ok(Operation::Allocate {
+            by: "cudaMallocAsync",
+            at,
+            len,
+        })
     })
 }
 

@@ -1,4 +1,4 @@
-// breaks M001
+// breaks M016
 #include "common.h"
 __global__ void read(const int* x, int* y) {
   *y = *x;  // BUG

@@ -281,11 +281,8 @@ fn complain(
     match space {
         Window::Global => {
             let what = cx.machine.global.describe(offset);
-            let freed = cx
-                .machine
-                .global
-                .find(offset)
-                .is_some_and(|at| cx.machine.global.get(at).is_some_and(|one| one.freed));
+            let freed = cx.machine.global.is_freed(offset);
+            let of_host = cx.machine.global.foreign(offset).is_some() && !freed;
             let code = if freed {
                 rule::USE_AFTER_FREE
             } else {
@@ -293,7 +290,11 @@ fn complain(
             };
             cx.report(code, lanes, |_, d| {
                 let d = told(d, format!("{verb} {size} bytes of global memory at {what}"));
-                if offset < 1 << 32 && !generic {
+                if freed {
+                    d.help("give memory back behind its last use; no copy of the pointer means anything after that")
+                } else if of_host {
+                    d.help("a kernel can't use memory of `malloc`, `new` or the host's stack: copy it to the device, or get it from `cudaMallocManaged` or `cudaMallocHost`")
+                } else if offset < 1 << 32 && !generic {
                     d.help("so small an address is no global address: a shared or local offset may need `cvta`, or the pointer was never set")
                 } else {
                     d.help("check the index against the buffer's length before the access")

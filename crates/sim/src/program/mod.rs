@@ -237,6 +237,7 @@ impl Program {
         let slots = bound.slots.iter();
         let lengths: Vec<usize> = slots.map(|slot| slot.data.bytes().len()).collect();
         let addresses = memory::allocate(&mut machine, &mut bound, still);
+        machine.global.know(Arc::clone(&arguments.foreign));
         self.parameters(&mut machine, entry, &bound, &addresses)?;
         let memory = Memory {
             bound,

@@ -6,11 +6,16 @@
 use super::region::Region;
 use super::traffic::Traffic;
 use super::window;
+use heist_launch::{Foreign, ForeignKind};
+use std::sync::Arc;
 
 /// Bytes that belong to nothing around each allocation.
 const GAP: u64 = 1 << 20;
 /// What allocations are aligned to, as with `cuMemAlloc`.
 const ALIGN: u64 = 512;
+
+/// An address that is farther than this from every allocation was not computed from one of them.
+const FAR: u64 = 1 << 42;
 
 /// One allocation.
 #[derive(Debug)]
@@ -43,6 +48,8 @@ pub(crate) struct Global {
     recent: usize,
     /// Whether a fork has written [still](Global::is_stirred) memory.
     stirred: bool,
+    /// What addresses are that lie in no allocation, by address.
+    foreign: Arc<[Foreign]>,
 }
 
 impl Global {
@@ -169,6 +176,7 @@ impl Global {
             next_of_heap: self.next_of_heap,
             recent: self.recent,
             stirred: false,
+            foreign: Arc::clone(&self.foreign),
         }
     }
 
@@ -246,6 +254,29 @@ impl Global {
         Some(std::mem::take(&mut self.allocations[at].region))
     }
 
+    /// Says what addresses outside of all allocations are, by address.
+    pub(crate) fn know(&mut self, foreign: Arc<[Foreign]>) {
+        self.foreign = foreign;
+    }
+
+    /// What an address is that lies in no allocation.
+    pub(crate) fn foreign(&self, address: u64) -> Option<&Foreign> {
+        let after = self.foreign.partition_point(|one| one.at.start <= address);
+        let one = self.foreign.get(after.checked_sub(1)?)?;
+        one.at.contains(&address).then_some(one)
+    }
+
+    /// Whether an address lies in memory that was given back, by device code or by the host.
+    pub(crate) fn is_freed(&mut self, address: u64) -> bool {
+        match self.find(address) {
+            Some(at) => self.allocations[at].freed,
+            None => {
+                let why = self.foreign(address).map(|one| &one.why);
+                matches!(why, Some(ForeignKind::Freed(_)))
+            }
+        }
+    }
+
     /// An address in words: in which allocation it lies, or how far it is from the nearest.
     pub(crate) fn describe(&self, address: u64) -> String {
         let distance = |one: &Allocation| {
@@ -255,12 +286,23 @@ impl Global {
                 (address - one.base).saturating_sub(one.len.saturating_sub(1))
             }
         };
+        if let Some(known) = self.foreign(address) {
+            return match &known.why {
+                ForeignKind::Host => format!("{address:#x}, which is the host's memory"),
+                ForeignKind::Freed(name) => format!(
+                    "{address:#x}, byte {} of `{name}`, which was given back before this launch",
+                    address - known.at.start
+                ),
+            };
+        }
         let Some(one) = self.allocations.iter().min_by_key(|one| distance(one)) else {
             return format!("{address:#x}, and the kernel has no global memory at all");
         };
         let (name, len) = (&one.name, one.len);
         if address == 0 {
             "a null pointer".to_owned()
+        } else if distance(one) > FAR {
+            format!("{address:#x}, which is far from all memory of the kernel")
         } else if address < one.base {
             format!(
                 "{address:#x}, {} bytes before {name} ({len} bytes at {:#x})",
