@@ -5,6 +5,7 @@
 //! the list, and every instruction has its reconvergence point.
 
 use crate::lanes::{Mask, Row};
+use heist_ptx::arch::Limits;
 use heist_ptx::{Diagnostic, Name, Severity, SourceLine, Span};
 
 /// No reconvergence point: a branch whose sides never meet.
@@ -85,9 +86,38 @@ pub(crate) enum Gate {
     With { decides: bool, pred: PredSrc },
 }
 
+/// A Bloom filter of rows and predicates: those of a set, and perhaps others.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) struct Bloom {
+    rows: u64,
+    preds: u64,
+}
+
+impl Bloom {
+    pub(crate) fn of(rows: impl Iterator<Item = u32>, preds: impl Iterator<Item = u32>) -> Bloom {
+        let bits = |set: u64, one: u32| set | 1 << (one % 64);
+        Bloom {
+            rows: rows.fold(0, bits),
+            preds: preds.fold(0, bits),
+        }
+    }
+
+    pub(crate) fn add(&mut self, other: Bloom) {
+        self.rows |= other.rows;
+        self.preds |= other.preds;
+    }
+
+    /// Whether two sets may have something in common.
+    pub(crate) fn meets(self, other: Bloom) -> bool {
+        self.rows & other.rows != 0 || self.preds & other.preds != 0
+    }
+}
+
 /// What an instruction does with values, see [`crate::access::doubt`].
 #[derive(Debug)]
 pub(crate) struct Uses {
+    /// All that it reads and writes, its guard included.
+    pub(crate) touches: Bloom,
     /// Rows of the kernel's window.
     pub(crate) reads: Vec<u32>,
     pub(crate) writes: Vec<u32>,
@@ -103,12 +133,14 @@ pub(crate) enum How {
     Computes,
     /// Of all of it, in all lanes.
     Mixes,
+    /// A part of each register.
+    Packs,
     /// Of one of two registers.
     Selects(Selects),
     /// Of all of it, where no predicate decides alone.
     Gates(Gate),
-    /// Another lane's first register.
-    Shuffles,
+    /// Another lane's value: so many of the registers, the first ones.
+    Shuffles(usize),
     /// From memory, so many bytes to a register; what is read is an address.
     Loads(u32),
     /// There are none: so many bytes of each register go to memory. Other registers that are read are an address.
@@ -255,6 +287,20 @@ pub(crate) struct Shape {
     pub(crate) register_words: u32,
 }
 
+impl Shape {
+    /// The most registers of a thread that ptxas gives the kernel, by its directives.
+    pub(crate) fn most_registers(&self, limits: Limits) -> Option<u32> {
+        // ptxas says that it ignores `.maxnreg 256`, and moves registers all the same.
+        let blocks = self.min_blocks.or(self.all_registers.then_some(1));
+        let block = blocks.zip(self.required_block.or(self.max_block));
+        let shared = block.map(|(blocks, block)| {
+            let threads = block.iter().fold(1u32, |all, n| all.saturating_mul(*n));
+            limits.registers_for(threads, blocks)
+        });
+        self.max_registers.into_iter().chain(shared).min()
+    }
+}
+
 impl Code {
     /// The function that an instruction belongs to.
     pub(crate) fn function_of(&self, pc: u32) -> Option<&FunctionCode> {
@@ -311,8 +357,8 @@ pub(crate) struct Touched {
 /// What a warp must keep for the checks.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Watched {
-    /// Registers that may depend on an uninitialised register, by name.
-    pub(crate) unset: Vec<Name>,
+    /// The rows and names of registers that may be read uninitialised.
+    pub(crate) unset: Vec<(u32, Name)>,
     /// Registers that may depend on a granted cluster's coordinates.
     pub(crate) lineage: usize,
     /// Registers that may depend on what a strong load has read.

@@ -51,3 +51,45 @@ fn a_cooperative_grid_of_the_promised_size_is_taken() {
         assert_eq!(refused[0].code, rule::GRID_SIZE);
     }
 }
+
+/// 600 registers that are live at once, under directives.
+fn wide(directives: &str) -> Program {
+    let numbers = 0..600;
+    let loads = numbers
+        .clone()
+        .map(|i| format!("ld.global.u32 r{i}, [d+{}];\n", 4 * i));
+    let stores = numbers.map(|i| format!("st.global.u32 [d+{}], r{i};\n", 4 * i));
+    let text = format!(
+        ".version 8.0\n.target sm_90\n.address_size 64\n.visible .entry wide(.param .u64 p) {directives}\n\
+         {{ .reg .u64 d; .reg .u32 r<600>; ld.param.u64 d, [p];\n{}{}ret; }}",
+        loads.collect::<String>(),
+        stores.collect::<String>(),
+    );
+    let source = heist_ptx::Source::new("wide.ptx", text);
+    Program::new(heist_ptx::parse(&source).expect("it is right")).expect("it can be placed")
+}
+
+/// ptxas keeps to so many registers that the blocks of `.minnctapersm` fit; what fits then is what it makes of the same text.
+#[test]
+fn as_many_blocks_are_resident_as_the_kernel_asks_for() {
+    let device = Device::named("sim:h200").expect("a device");
+    let resident = |directives: &str, threads: u32| {
+        let needs = wide(directives).needs(&device, "wide", threads, 0);
+        needs.expect("a kernel").resident
+    };
+    assert_eq!(resident("", 160), 1);
+    assert_eq!(resident(".maxntid 160, 1, 1", 160), 1);
+    assert_eq!(resident(".maxntid 160, 1, 1 .minnctapersm 5", 160), 5);
+    // Without a number of threads the directive says nothing.
+    assert_eq!(resident(".minnctapersm 5", 160), 1);
+    assert_eq!(resident(".reqntid 96, 1, 1 .minnctapersm 6", 96), 6);
+    // The smaller bound holds.
+    assert_eq!(
+        resident(".maxntid 160, 1, 1 .minnctapersm 5 .maxnreg 128", 160),
+        5
+    );
+    assert_eq!(
+        resident(".maxntid 160, 1, 1 .minnctapersm 2 .maxnreg 32", 160),
+        12
+    );
+}

@@ -147,6 +147,22 @@ pub struct Residency {
 }
 
 impl Limits {
+    /// The most registers of a thread with which so many blocks are on one SM at a time: what ptxas makes of
+    /// `.maxntid` and `.minnctapersm`.
+    ///
+    /// ```
+    /// let limits = heist_ptx::arch::Arch::SM_90.limits();
+    /// assert_eq!((limits.registers_for(256, 4), limits.registers_for(160, 5)), (64, 72));
+    /// ```
+    pub fn registers_for(&self, threads: u32, blocks: u32) -> u32 {
+        let warps = u64::from(threads.div_ceil(32).max(1)) * u64::from(blocks.max(1));
+        let partitions = u64::from(self.partitions);
+        let unit = u64::from(self.register_unit);
+        let per_warp = u64::from(self.registers_per_sm) / partitions / warps.div_ceil(partitions);
+        let each = (per_warp / unit * unit / 32) as u32;
+        each.min(self.registers_per_thread)
+    }
+
     /// How many blocks of a kernel are on one SM at a time, and what limits it.
     ///
     /// ```

@@ -182,6 +182,18 @@ impl Cx<'_> {
         self.file(code, lanes, told);
     }
 
+    /// Whether values are followed here, see [`super::doubt`]: in the kernel's own body, not in the functions that it calls.
+    pub(crate) fn follows_values(&self) -> bool {
+        self.fragment.function == 0
+    }
+
+    /// Whether a value that is not defined is being stored.
+    #[inline]
+    pub(crate) fn stores_undefined(&self) -> bool {
+        let doubts = self.warp.doubts.as_ref();
+        doubts.is_some_and(|doubts| doubts.stores.is_some())
+    }
+
     /// A finding without words, unless there are enough of its kind at this place.
     #[inline(never)]
     fn blank(&self, code: heist_ptx::Code) -> Option<Diagnostic> {

@@ -1,10 +1,13 @@
-//! Values that are not defined: the shared memory that they were loaded from was written by nobody.
+//! Values that are not defined: of a register that nothing has set ([`crate::watch::unset`]), of shared or tensor memory
+//! that nothing has written, and of a lane that takes no part in a shuffle.
 //!
 //! Programs load more than they need and drop it: the warp that scans the sums of all warps loads those of
-//! warps that are not there, a merge loads the element behind its list. So an undefined value is
+//! warps that are not there, a merge loads the element behind its list, a pipelined loop that makes no turn has
+//! loaded its first tile, a reduction over a part of a warp shuffles all of it. So an undefined value is
 //! reported once it has an effect: in a branch, an address, or memory that others see. Until then it is followed,
 //! lane by lane, through registers, predicates, shuffles and shared memory, where a store of it leaves cells
-//! unwritten. While a warp has no such value, which is nearly always, nothing is done.
+//! unwritten. While a warp has no such value, which is nearly always, nothing is done, and while it has one, only
+//! instructions that may touch it are looked at.
 
 use super::conflict::place;
 use super::context::Cx;
@@ -16,19 +19,28 @@ use crate::state::follow::{Doubt, Lacks, Origin};
 use crate::state::tensor_memory::What;
 use heist_ptx::rule;
 
-/// Notes the registers that a load of unwritten shared memory leaves undefined; false if they can't be followed.
+/// Follows a register that is not defined in some lanes, for want of what it was loaded from, or else because nothing
+/// has set it.
 #[cold]
-pub(super) fn begin(cx: &mut Cx<'_>, group: &Group) -> bool {
+pub(crate) fn begin(cx: &mut Cx<'_>, row: u32, lanes: Mask, lacks: Option<Lacks>) {
     let pc = cx.pc();
-    let code = cx.code;
-    let (Home::Shared(rank), 0) = (group.home, cx.fragment.function) else {
+    let origin = lacks.map(|lacks| Origin { pc, lacks });
+    let doubts = cx.warp.doubts.get_or_insert_default();
+    doubts.row(row).add(lanes, origin);
+}
+
+/// Follows the registers that a load of unwritten shared memory leaves undefined; false if they can't be followed.
+#[cold]
+pub(super) fn loaded(cx: &mut Cx<'_>, group: &Group) -> bool {
+    let pc = cx.pc();
+    let (Home::Shared(rank), Some(uses)) = (group.home, uses(cx)) else {
         return false;
     };
-    let Some(Uses {
+    let Uses {
         writes,
         how: How::Loads(element),
         ..
-    }) = code.uses.get(pc as usize)
+    } = uses
     else {
         return false;
     };
@@ -57,6 +69,43 @@ pub(super) fn begin(cx: &mut Cx<'_>, group: &Group) -> bool {
     began
 }
 
+/// Follows the result of a shuffle: another lane's value, which is not defined where that lane takes no part.
+#[cold]
+pub(crate) fn shuffled(
+    cx: &mut Cx<'_>,
+    value: Option<u32>,
+    inactive: Mask,
+    source: impl Fn(usize) -> u32,
+) {
+    let Some(uses) = uses(cx) else {
+        return;
+    };
+    let (mask, pc) = (cx.mask, cx.pc());
+    let passed = value.map_or_else(Doubt::default, |row| of_row(cx, row, ALL));
+    let lanes = each(mask & !inactive)
+        .filter(|&lane| passed.lanes >> (source(lane) & 31) & 1 != 0)
+        .fold(0, |lanes, lane| lanes | 1 << lane);
+    let lacks = Lacks::Lane;
+    let mut made = Doubt::default();
+    made.add(inactive, Some(Origin { pc, lacks }));
+    made.add(lanes, passed.origin);
+    let doubts = cx.warp.doubts.get_or_insert_default();
+    for &row in &uses.writes {
+        doubts.row(row).set(mask, made);
+    }
+    for pred in &uses.decides {
+        doubts.pred(pred.0).set(mask, Doubt::default());
+    }
+}
+
+/// Whether an instruction may touch a value that is not defined.
+#[cold]
+pub(crate) fn is_touched(cx: &Cx<'_>) -> bool {
+    let (uses, doubts) = (uses(cx), cx.warp.doubts.as_ref());
+    uses.zip(doubts)
+        .is_some_and(|(uses, doubts)| uses.touches.meets(doubts.some))
+}
+
 /// Before an instruction: whether its guard is defined. Lanes whose guard is not may or may not run it.
 #[cold]
 pub(crate) fn guard(cx: &mut Cx<'_>, guard: Option<Guard>) {
@@ -71,7 +120,10 @@ pub(crate) fn guard(cx: &mut Cx<'_>, guard: Option<Guard>) {
     if doubt.lanes == 0 {
         return;
     }
-    if matches!(uses.how, How::Computes | How::Selects(_) | How::Gates(_)) {
+    if matches!(
+        uses.how,
+        How::Computes | How::Packs | How::Selects(_) | How::Gates(_)
+    ) {
         let doubts = cx.warp.doubts.get_or_insert_default();
         for &row in &uses.writes {
             doubts.row(row).add(doubt.lanes, doubt.origin);
@@ -110,7 +162,18 @@ pub(crate) fn before(cx: &mut Cx<'_>) {
         How::Computes => all(cx),
         How::Mixes => {
             let mut made = all(cx);
-            made.lanes = if made.lanes == 0 { 0 } else { mask };
+            if made.lanes != 0 && was_stored(made) {
+                made.lanes = mask;
+            }
+            made
+        }
+        How::Packs => {
+            let mut made = all(cx);
+            if !was_stored(made) {
+                for &row in &uses.reads {
+                    made.lanes &= of_row(cx, row, mask).lanes;
+                }
+            }
             made
         }
         How::Selects(select) => {
@@ -131,10 +194,15 @@ pub(crate) fn before(cx: &mut Cx<'_>) {
             made.lanes &= !decided(cx, *gate, mask);
             made
         }
-        // The results of both are known behind them.
-        How::Shuffles | How::Loads(_) => {
-            let skipped = usize::from(matches!(uses.how, How::Shuffles));
-            for &row in uses.reads.iter().skip(skipped) {
+        // The results of both are known behind them; a shuffle reads the register of its own in other lanes.
+        &How::Shuffles(passed) => {
+            for &row in uses.reads.iter().skip(passed) {
+                act(cx, row, mask);
+            }
+            return;
+        }
+        How::Loads(_) => {
+            for &row in &uses.reads {
                 act(cx, row, mask);
             }
             Doubt::default()
@@ -145,8 +213,10 @@ pub(crate) fn before(cx: &mut Cx<'_>) {
                     act(cx, row, mask);
                 }
             }
+            let mut stored = stored.iter().flatten();
+            let undefined = stored.any(|&row| of_row(cx, row, mask).lanes != 0);
             if let Some(doubts) = &mut cx.warp.doubts {
-                doubts.stores.clear();
+                doubts.stores = undefined.then(Vec::new);
             }
             Doubt::default()
         }
@@ -166,10 +236,6 @@ pub(crate) fn before(cx: &mut Cx<'_>) {
             Doubt::default()
         }
     };
-    // A shuffle reads its own result's register in other lanes.
-    if matches!(uses.how, How::Shuffles) {
-        return;
-    }
     let Some(doubts) = &mut cx.warp.doubts else {
         return;
     };
@@ -184,43 +250,17 @@ pub(crate) fn before(cx: &mut Cx<'_>) {
 /// After an instruction has run.
 #[cold]
 pub(crate) fn after(cx: &mut Cx<'_>, uses: &Uses, mask: Mask) {
-    match &uses.how {
-        How::Shuffles => {
-            let Some(doubts) = &mut cx.warp.doubts else {
-                return;
-            };
-            let value = uses.reads.first();
-            let passed = value.map_or_else(Doubt::default, |&row| *doubts.row(row));
-            let from = doubts.shuffled;
-            let lanes = each(mask)
-                .filter(|&lane| passed.lanes >> (from[lane] & 31) & 1 != 0)
-                .fold(0, |lanes, lane| lanes | 1 << lane);
-            let made = Doubt { lanes, ..passed };
-            for &row in &uses.writes {
-                doubts.row(row).set(mask, made);
-            }
-            for pred in &uses.decides {
-                doubts.pred(pred.0).set(mask, Doubt::default());
-            }
-        }
-        How::Stores(element, stored) => stores(cx, *element, stored, mask),
-        _ => {}
+    if let How::Stores(element, stored) = &uses.how {
+        stores(cx, *element, stored, mask);
     }
-    if cx
-        .warp
-        .doubts
-        .as_ref()
-        .is_some_and(|doubts| doubts.is_over())
-    {
-        cx.warp.doubts = None;
-    }
+    cx.warp.doubts.take_if(|doubts| doubts.is_over());
 }
 
 /// Leaves cells unwritten that a store gave an undefined value to; reports it where the memory is not a block's.
 fn stores(cx: &mut Cx<'_>, element: u32, stored: &[Option<u32>], mask: Mask) {
-    let groups = match &mut cx.warp.doubts {
-        Some(doubts) => std::mem::take(&mut doubts.stores),
-        None => return,
+    let doubts = cx.warp.doubts.as_mut();
+    let Some(groups) = doubts.and_then(|doubts| doubts.stores.take()) else {
+        return;
     };
     for (at, row) in stored.iter().enumerate() {
         let Some(row) = *row else { continue };
@@ -255,8 +295,20 @@ fn stores(cx: &mut Cx<'_>, element: u32, stored: &[Option<u32>], mask: Mask) {
 
 /// What the instruction at hand does with values; none in functions, which are not followed.
 pub(crate) fn uses<'a>(cx: &Cx<'a>) -> Option<&'a Uses> {
-    let own = cx.fragment.function == 0;
-    own.then(|| cx.code.uses.get(cx.pc() as usize)).flatten()
+    cx.follows_values()
+        .then(|| cx.code.uses.get(cx.pc() as usize))
+        .flatten()
+}
+
+/// Whether somebody was to store it. The rest comes of registers, of which compilers leave parts undefined, and drop them.
+fn was_stored(doubt: Doubt) -> bool {
+    matches!(
+        doubt.origin,
+        Some(Origin {
+            lacks: Lacks::Shared { .. },
+            ..
+        })
+    )
 }
 
 /// Lanes in which a defined predicate decides a result alone.
@@ -277,7 +329,14 @@ fn decided(cx: &Cx<'_>, gate: Gate, mask: Mask) -> Mask {
 fn of_row(cx: &Cx<'_>, row: u32, mask: Mask) -> Doubt {
     let doubts = cx.warp.doubts.as_ref();
     let doubt = doubts.and_then(|doubts| doubts.rows.get(row as usize));
-    doubt.copied().unwrap_or_default().within(mask)
+    let mut doubt = doubt.copied().unwrap_or_default().within(mask);
+    if doubt.lanes != 0 {
+        doubt.origin = doubt.origin.or(Some(Origin {
+            pc: cx.pc(),
+            lacks: Lacks::Register(row),
+        }));
+    }
+    doubt
 }
 
 fn of_pred(cx: &Cx<'_>, source: PredSrc, mask: Mask) -> Doubt {
@@ -316,9 +375,10 @@ fn report(cx: &mut Cx<'_>, lanes: Mask, Origin { pc, lacks }: Origin) {
     cx.report(rule, lanes, |cx, mut told| {
         let help;
         (told.message, help) = match lacks {
-            Lacks::Register(number) => {
-                let message = match cx.code.watched.unset.get(number as usize) {
-                    Some(name) if !name.is_empty() => {
+            Lacks::Register(row) => {
+                let unset = &cx.code.watched.unset;
+                let message = match unset.iter().find(|(unset, _)| *unset == row) {
+                    Some((_, name)) if !name.is_empty() => {
                         format!("uses register `{name}`, which nothing has set")
                     }
                     _ => "uses a register that nothing has set".to_owned(),

@@ -253,7 +253,7 @@ pub(crate) fn tell(
                 AccessKind::Async | AccessKind::Reduction | AccessKind::Delivered
             )
         })
-        && !super::doubt::begin(cx, group)
+        && !super::doubt::loaded(cx, group)
     {
         report_unwritten(cx, group, offset);
     }

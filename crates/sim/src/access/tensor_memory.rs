@@ -103,7 +103,7 @@ pub(crate) fn check(cx: &mut Cx<'_>, rank: u32, span: Span, doing: Doing) -> boo
     let unwritten = (!doing.writes).then(|| tensor.unwritten(span)).flatten();
     let before = tensor.before(span, doing.writes);
     // What a load takes may be dropped: where it is followed, that is told where it has an effect.
-    let followed = doing.what == What::Load && cx.warp.unwritten.is_some();
+    let followed = doing.what == What::Load && cx.follows_values();
     if let Some(column) = unwritten
         && cx.machine.options.checks.unwritten
         && !followed

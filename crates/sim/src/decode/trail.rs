@@ -27,12 +27,10 @@ pub(crate) struct Trail {
     pub(crate) place: Option<ClusterRegister>,
     /// The coordinates of a granted cluster that it writes: axis and row.
     pub(crate) first: Vec<(Axis, u32)>,
-    /// Whether it is a shuffle, and whether its mask may leave lanes out.
-    pub(crate) shuffles: Option<Shuffles>,
+    /// How many of its registers are the value that is passed on, if it is a shuffle: none of a constant.
+    pub(crate) shuffles: Option<usize>,
     /// What decides which of two registers its result is, if it is a `selp`.
     pub(crate) selects: Option<Selects>,
-    /// Whether it loads tensor memory.
-    pub(crate) loads_tensor: bool,
     /// Predicates that it reads and writes.
     pub(crate) asks: Vec<PredSrc>,
     pub(crate) decides: Vec<Pred>,
@@ -54,15 +52,6 @@ pub(crate) struct Strong {
     pub(crate) stores: bool,
     pub(crate) window: Option<Window>,
     pub(crate) addr: Addr,
-}
-
-/// Which lanes a shuffle may take values from.
-#[derive(Clone, Copy, Debug, PartialEq)]
-pub(crate) enum Shuffles {
-    /// Every lane is named.
-    Whole,
-    /// The mask may leave lanes out.
-    Partial,
 }
 
 /// What an operation does with the values that it reads.

@@ -92,7 +92,7 @@ pub(crate) fn run_slice(
             ALL => LANES as u64,
             some => u64::from(some.count_ones()),
         };
-        let flow = if cx.warp.doubts.is_none() {
+        let flow = if cx.warp.doubts.is_none() || !doubt::is_touched(&cx) {
             if cx.mask == 0 {
                 cx.fragment.pc += 1;
                 continue;
@@ -150,7 +150,7 @@ pub(crate) fn run_slice(
     slice
 }
 
-/// Runs an operation in a warp that has undefined values; nothing where no lane runs it.
+/// Runs an operation that may touch undefined values; nothing where no lane runs it.
 #[cold]
 #[inline(never)]
 fn doubtfully(cx: &mut Cx<'_>, op: &Op) -> Option<Flow> {

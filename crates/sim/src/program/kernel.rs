@@ -194,7 +194,7 @@ impl Decoder<'_> {
                 names: &self.names,
             })
         });
-        let uses = watch::uses(self.trails);
+        let uses = watch::uses(self.trails, &self.ops);
         let code = Code {
             uses,
             watched: watched.unwrap_or_default(),

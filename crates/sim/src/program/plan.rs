@@ -96,14 +96,15 @@ pub(crate) fn shared_bytes(shape: &Shape, limits: Limits, dynamic: u32) -> u32 {
 /// What a block takes of its SM.
 pub(crate) fn footprint(shape: &Shape, limits: Limits, threads: u32, shared: u32) -> Footprint {
     // What ptxas would allocate is known where registers are moved: all that a bound allows. Else
-    // the bound is taken, or, since a kernel declares far more than what is live, a third of that;
+    // `.maxnreg` is taken, or, since a kernel declares far more than what is live, a third of that;
     // never more than fits.
-    let fits = limits.registers_per_block / threads.max(1).next_multiple_of(128);
-    let fits = 255.min(fits / 8 * 8).max(16);
-    let registers = match shape.max_registers {
-        Some(most) if shape.moves_registers => most,
-        Some(most) => most.min(fits),
-        None => (shape.register_words / 3).clamp(16, fits),
+    let fits = limits.registers_for(threads, 1).max(16);
+    let bound = shape.most_registers(limits);
+    let most = fits.min(bound.unwrap_or(fits)).max(16);
+    let registers = match bound {
+        Some(bound) if shape.moves_registers => bound,
+        _ if shape.max_registers.is_some() => most,
+        _ => (shape.register_words / 3).clamp(16, most),
     };
     Footprint {
         threads,

@@ -1,6 +1,7 @@
 //! Taint tracking: what is known of the followed registers.
 
 use super::memory::window::Window;
+use crate::code::Bloom;
 use crate::lanes::Mask;
 use crate::race::clock::Agent;
 use crate::special::Axis;
@@ -52,15 +53,6 @@ pub(crate) enum ClusterRegister {
     Rank,
 }
 
-/// What a warp knows of a followed register.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub(crate) struct Followed {
-    /// Lanes in which it has a value.
-    pub(crate) set: Mask,
-    /// For the other lanes.
-    pub(crate) origin: Option<Origin>,
-}
-
 /// Where a value comes from that is not defined.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Origin {
@@ -72,7 +64,7 @@ pub(crate) struct Origin {
 /// What gave a value that is not defined.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Lacks {
-    /// The number of an uninitialised register.
+    /// The row of an uninitialised register.
     Register(u32),
     /// A lane that took no part in a shuffle.
     Lane,
@@ -86,6 +78,7 @@ pub(crate) enum Lacks {
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Doubt {
     pub(crate) lanes: Mask,
+    /// None of a register that nothing has set, and that was not read yet.
     pub(crate) origin: Option<Origin>,
 }
 
@@ -120,26 +113,34 @@ pub(crate) struct Doubts {
     /// By rows of the kernel's window, and by numbers of predicates.
     pub(crate) rows: Vec<Doubt>,
     pub(crate) preds: Vec<Doubt>,
-    /// The lane that each lane's value came from in the last shuffle.
-    pub(crate) shuffled: [u8; crate::lanes::LANES],
-    /// Where the last store went in the shared memory of blocks: their rank, lanes, and offsets.
-    pub(crate) stores: Vec<(u32, Mask, [u64; crate::lanes::LANES])>,
+    /// Those that are not defined.
+    pub(crate) some: Bloom,
+    /// While a store of one runs: where it goes in the shared memory of blocks: their rank, lanes, and offsets.
+    pub(crate) stores: Option<Vec<(u32, Mask, [u64; crate::lanes::LANES])>>,
 }
 
 impl Doubts {
     pub(crate) fn row(&mut self, row: u32) -> &mut Doubt {
+        self.some.add(Bloom::of([row].into_iter(), [].into_iter()));
         at(&mut self.rows, row)
     }
 
     pub(crate) fn pred(&mut self, pred: u32) -> &mut Doubt {
+        self.some.add(Bloom::of([].into_iter(), [pred].into_iter()));
         at(&mut self.preds, pred)
     }
 
-    /// Whether every value is defined.
-    pub(crate) fn is_over(&self) -> bool {
-        let defined = |doubt: &Doubt| doubt.lanes == 0;
-        self.rows.iter().all(defined) && self.preds.iter().all(defined)
+    /// Forgets what is defined by now; whether everything is.
+    pub(crate) fn is_over(&mut self) -> bool {
+        self.some = Bloom::of(undefined(&self.rows), undefined(&self.preds));
+        self.some == Bloom::default()
     }
+}
+
+/// The numbers of values that are not defined.
+fn undefined(list: &[Doubt]) -> impl Iterator<Item = u32> {
+    let undefined = |(number, doubt): (u32, &Doubt)| (doubt.lanes != 0).then_some(number);
+    (0..).zip(list).filter_map(undefined)
 }
 
 fn at(list: &mut Vec<Doubt>, at: u32) -> &mut Doubt {

@@ -108,16 +108,10 @@ pub(crate) struct Warp {
     pub(crate) preds: Vec<Mask>,
     /// The carry of extended-precision arithmetic.
     pub(crate) carry: Mask,
-    /// Which lanes have written the followed registers.
-    pub(crate) unset: Vec<super::follow::Followed>,
+    /// Which lanes have set the registers that may be read uninitialised, or have read them.
+    pub(crate) set: Vec<Mask>,
     /// Its values that are not defined, while there are some.
     pub(crate) doubts: Option<Box<super::follow::Doubts>>,
-    /// While a shuffle runs whose results are followed: the lane that each lane's value comes from, if that
-    /// takes part.
-    pub(crate) shuffled: Option<[Option<u8>; crate::lanes::LANES]>,
-    /// While a load of tensor memory runs whose results are followed: for each register the lanes whose cells
-    /// nothing has written, and the first such column.
-    pub(crate) unwritten: Option<(Vec<Mask>, u32)>,
     /// The origins of followed registers, see [`crate::watch::lineage`].
     pub(crate) lineage: Vec<[super::follow::Stock; crate::lanes::LANES]>,
     /// While a grant is decoded whose id is followed: which one each lane has.
@@ -202,7 +196,7 @@ impl Warp {
         }
         self.preds.fill(0);
         self.carry = 0;
-        self.unset.fill(Default::default());
+        self.set.fill(0);
         self.doubts = None;
         self.lineage.fill([Default::default(); crate::lanes::LANES]);
         self.updates.fill([None; crate::lanes::LANES]);
@@ -252,10 +246,8 @@ impl Warp {
             regs: vec![Row::splat(0); (specials + entry.rows) as usize],
             preds: vec![0; entry.preds as usize],
             carry: 0,
-            unset: vec![Default::default(); code.watched.unset.len()],
+            set: vec![0; code.watched.unset.len()],
             doubts: None,
-            shuffled: None,
-            unwritten: None,
             decoding: None,
             lineage: vec![[Default::default(); crate::lanes::LANES]; code.watched.lineage],
             updates: vec![[None; crate::lanes::LANES]; code.watched.updates],

@@ -44,6 +44,11 @@ impl Body<'_> {
 }
 
 impl Trail {
+    /// Whether its result has a part of each of several registers.
+    pub(super) fn packs(&self) -> bool {
+        self.role == Role::Packs || self.role == Role::Moves && self.reads.len() > 1
+    }
+
     /// Whether it only computes another register: that is not yet a use of what it reads.
     pub(super) fn only_computes(&self) -> bool {
         self.pure && !self.writes.is_empty()

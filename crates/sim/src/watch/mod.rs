@@ -10,8 +10,9 @@ pub(crate) mod lineage;
 pub(crate) mod unset;
 pub(crate) mod update;
 
-use crate::code::{How, Uses, Watched};
+use crate::code::{Bloom, Guard, How, Uses, Watched};
 use crate::decode::trail::Trail;
+use crate::engine::executable::Op;
 pub(crate) use body::Body;
 
 /// Puts checks around the operations of a body that need them.
@@ -24,10 +25,13 @@ pub(crate) fn wrap(mut body: Body<'_>) -> Watched {
 }
 
 /// What operations do with values.
-pub(crate) fn uses(trails: Vec<Trail>) -> Vec<Uses> {
-    let of = |mut trail: Trail| {
+pub(crate) fn uses(trails: Vec<Trail>, ops: &[Op]) -> Vec<Uses> {
+    let of = |(mut trail, guard): (Trail, Option<Guard>)| {
         let how = match trail {
-            _ if trail.shuffles.is_some() => How::Shuffles,
+            Trail {
+                shuffles: Some(passed),
+                ..
+            } => How::Shuffles(passed),
             Trail {
                 gate: Some(gate), ..
             } => How::Gates(gate),
@@ -35,6 +39,7 @@ pub(crate) fn uses(trails: Vec<Trail>) -> Vec<Uses> {
                 selects: Some(selects),
                 ..
             } => How::Selects(selects),
+            _ if trail.packs() => How::Packs,
             _ if trail.pure && trail.mixes => How::Mixes,
             _ if trail.pure || trail.decided => How::Computes,
             _ if trail.element == 0 => How::Acts,
@@ -42,7 +47,12 @@ pub(crate) fn uses(trails: Vec<Trail>) -> Vec<Uses> {
             _ => How::Stores(trail.element, std::mem::take(&mut trail.stored)),
         };
         trail.reads.append(&mut trail.own_reads);
+        let rows = trail.reads.iter().chain(&trail.writes).copied();
+        let preds = trail.decides.iter().map(|pred| pred.0);
+        let asks = trail.asks.iter().map(|source| source.pred.0);
+        let guard = guard.map(|guard| guard.pred.0);
         Uses {
+            touches: Bloom::of(rows, preds.chain(asks).chain(guard)),
             reads: trail.reads,
             writes: trail.writes,
             asks: trail.asks,
@@ -50,5 +60,6 @@ pub(crate) fn uses(trails: Vec<Trail>) -> Vec<Uses> {
             how,
         }
     };
-    trails.into_iter().map(of).collect()
+    let guards = ops.iter().map(|op| op.guard);
+    trails.into_iter().zip(guards).map(of).collect()
 }

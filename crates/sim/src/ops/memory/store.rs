@@ -123,8 +123,11 @@ impl Store {
 
     #[inline]
     fn to_region(&self, cx: &mut Cx<'_>, group: &Group) {
-        if let (Some(doubts), Home::Shared(rank)) = (&mut cx.warp.doubts, group.home) {
-            doubts.stores.push((rank, group.mask, group.offsets));
+        let doubts = cx.warp.doubts.as_mut();
+        if let Home::Shared(rank) = group.home
+            && let Some(stores) = doubts.and_then(|doubts| doubts.stores.as_mut())
+        {
+            stores.push((rank, group.mask, group.offsets));
         }
         cx.team.control.sent |= matches!(group.home, Home::Shared(rank) if rank != cx.warp.rank);
         let contiguous = group.touch().is_contiguous();

@@ -80,7 +80,7 @@ impl<const SHARED: bool> Instr for LoadWord<SHARED> {
 impl<const SHARED: bool> Instr for StoreWord<SHARED> {
     fn step(&self, cx: &mut Cx<'_>) -> Flow {
         // Which cells have an undefined value is asked there.
-        if cx.warp.doubts.is_some() {
+        if cx.stores_undefined() {
             return the_long_way(cx, self.long.addr(), &self.long);
         }
         let quick = cx.mask == ALL

@@ -2,6 +2,7 @@
 
 use super::issue::TensorAddress;
 use crate::access::context::Cx;
+use crate::access::doubt;
 use crate::access::tensor_memory::{Doing, POISON, check};
 use crate::code::{Flow, Slot};
 use crate::decode::address::Addr;
@@ -12,6 +13,7 @@ use crate::engine::executable::Instr;
 use crate::lanes::{LANES, first};
 use crate::ops::matrix::operands::{assemble, sources, targets};
 use crate::race::clock::{Clock, Known};
+use crate::state::follow::Lacks;
 use crate::state::tensor_memory::{Span, Use, What};
 use heist_arith::tensor::tcgen05::place::Shape;
 use heist_ptx::{Instruction, ScalarType, rule};
@@ -96,7 +98,6 @@ pub(super) fn decode(d: &mut Decoder<'_>, i: &Instruction, mods: &Mods<'_>) -> D
     } else {
         targets(d, registers, wanted, ScalarType::B32)?
     };
-    d.trail.loads_tensor = !stores;
     let transfer = Transfer {
         shape,
         addr,
@@ -254,34 +255,35 @@ impl Transfer {
         cx.warp.products.load(&rows, pc);
     }
 
-    /// Notes which of the values that it takes nothing has written, where they are followed.
+    /// Follows the values that it takes of what nothing has written.
     fn follow(&self, cx: &mut Cx<'_>, base: TensorAddress, spans: &[Span]) {
-        let Some((mut lanes, mut first)) = cx.warp.unwritten.take() else {
-            return;
-        };
         let rank = cx.warp.rank;
         let tensor = cx.tensor(rank);
-        let some = spans.iter().any(|&span| tensor.unwritten(span).is_some());
-        if some && cx.machine.options.checks.unwritten {
-            let packed = if self.packs { 2 } else { 1 };
-            for register in 0..self.slots.len() {
-                let mut missing = 0;
-                for thread in 0..LANES {
-                    let (lane, column) = self.shape.place(thread, register);
-                    let span = Span {
-                        halves: 1 << ((base.lane + lane) / 16),
-                        start: base.column + packed * column,
-                        width: packed,
-                    };
-                    if let Some(column) = cx.tensor(rank).unwritten(span) {
-                        missing |= 1 << thread;
-                        first = first.min(column as u32);
-                    }
-                }
-                lanes.push(missing);
-            }
+        let firsts = spans.iter().filter_map(|&span| tensor.unwritten(span));
+        let Some(first) = firsts.min() else {
+            return;
+        };
+        if !cx.machine.options.checks.unwritten || !cx.follows_values() {
+            return;
         }
-        cx.warp.unwritten = Some((lanes, first));
+        let lacks = Lacks::Column(first as u32);
+        let packed = if self.packs { 2 } else { 1 };
+        for (register, slot) in self.slots.iter().enumerate() {
+            let tensor = cx.tensor(rank);
+            let unwritten = |thread: &usize| {
+                let (lane, column) = self.shape.place(*thread, register);
+                let span = Span {
+                    halves: 1 << ((base.lane + lane) / 16),
+                    start: base.column + packed * column,
+                    width: packed,
+                };
+                tensor.unwritten(span).is_some()
+            };
+            let lanes = (0..LANES)
+                .filter(unwritten)
+                .fold(0, |lanes, at| lanes | 1 << at);
+            doubt::begin(cx, slot.row(), lanes, Some(lacks));
+        }
     }
 
     fn store(&self, cx: &mut Cx<'_>, base: TensorAddress) {

@@ -6,10 +6,10 @@
 //! about it would help nobody.
 
 use crate::access::context::Cx;
+use crate::access::doubt;
 use crate::code::{Flow, Pred, PredSrc, Slot, Wait};
 use crate::decode::map::with;
 use crate::decode::mods::{Mods, only, operands};
-use crate::decode::trail::Shuffles;
 use crate::decode::{Cost, Decoded, Decoder};
 use crate::lanes::{LANES, Mask, each, first};
 use heist_ptx::{Instruction, Operand, ScalarType, rule};
@@ -133,10 +133,8 @@ fn shfl(d: &mut Decoder<'_>, i: &Instruction, mods: &Mods<'_>) -> Decoded<()> {
         d.immediate(mask)
             .is_some_and(|bits| bits as Mask == Mask::MAX)
     };
-    d.trail.shuffles = Some(match o.get(4) {
-        Some(mask) if !names_all(mask) => Shuffles::Partial,
-        _ => Shuffles::Whole,
-    });
+    let leaves_out = o.get(4).is_some_and(|mask| !names_all(mask));
+    d.trail.shuffles = Some(a.as_register().into_iter().count());
     let mode = mods
         .all
         .iter()
@@ -166,16 +164,9 @@ fn shfl(d: &mut Decoder<'_>, i: &Instruction, mods: &Mods<'_>) -> Decoded<()> {
             }
         }
         let source = |lane: usize| mode.source(lane as u32, by[lane], clamps[lane]).0;
-        if let Some(doubts) = &mut cx.warp.doubts {
-            doubts.shuffled = std::array::from_fn(|lane| source(lane) as u8);
-        }
-        if let Some(shuffled) = &mut cx.warp.shuffled {
-            // The value may not be used.
-            for lane in each(cx.mask) {
-                let takes_part = inactive >> lane & 1 == 0;
-                shuffled[lane] = takes_part.then_some(source(lane) as u8 & 31);
-            }
-        } else if inactive != 0 {
+        // Where the mask may leave lanes out, their values may not be used.
+        let follows = leaves_out && cx.follows_values();
+        if inactive != 0 && !follows {
             let from = source(first(inactive));
             cx.report(rule::INACTIVE_LANE, inactive, |_, mut told| {
                 told.message = format!(
@@ -183,6 +174,10 @@ fn shfl(d: &mut Decoder<'_>, i: &Instruction, mods: &Mods<'_>) -> Decoded<()> {
                 );
                 told.help("shuffle from lanes that are in the mask and run the instruction")
             });
+            inactive = 0;
+        }
+        if inactive != 0 || cx.warp.doubts.is_some() {
+            doubt::shuffled(cx, a.as_register(), inactive, source);
         }
         cx.write(target, &out);
         if let Some(pred) = pred {

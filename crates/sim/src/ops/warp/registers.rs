@@ -45,18 +45,11 @@ pub(crate) fn decode(d: &mut Decoder<'_>, i: &Instruction, mods: &Mods<'_>) -> D
 /// Registers a thread starts with, where the kernel fixes it: what it can name, 255 at most, and
 /// the rest of the unit that the hardware hands out.
 fn at_entry(cx: &Cx<'_>) -> Option<u32> {
-    let shape = &cx.code.shape;
-    if let Some(most) = shape.max_registers {
-        return Some(most.next_multiple_of(UNIT));
-    }
-    // ptxas says that it ignores `.maxnreg 256`, and moves registers all the same.
-    let blocks = shape.min_blocks.or(shape.all_registers.then_some(1))?;
-    let block = shape.required_block.or(shape.max_block)?;
-    let threads = block.iter().fold(1u32, |all, n| all.saturating_mul(*n));
-    let threads = threads.max(1).next_multiple_of(128);
-    let limits = cx.machine.device.gpu().arch.limits();
-    let each = limits.registers_per_sm / blocks.max(1) / threads / UNIT * UNIT;
-    Some(each.min(limits.registers_per_thread.next_multiple_of(UNIT)))
+    let most = cx
+        .code
+        .shape
+        .most_registers(cx.machine.device.gpu().arch.limits())?;
+    Some(most.next_multiple_of(UNIT))
 }
 
 fn run(cx: &mut Cx<'_>, wanted: u32, more: bool) -> Flow {
