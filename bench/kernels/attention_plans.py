@@ -1,12 +1,13 @@
 """Runs the plans of `attention_plans` beside PyTorch's cuDNN and flash backends.
 
     cargo run -p heist-bench --bin attention_plans -- DIR SET...
-    python3 bench/kernels/attention_plans.py DIR [--rounds N] [--only TEXT]
+    python3 bench/kernels/attention_plans.py DIR [--beside OTHER] [--rounds N] [--only TEXT]
 
 Every plan is compared with attention in f64 (poisoned outputs, every element); then
 all plans of a shape and the peers are timed in turns. A sample is a captured graph of
 several calls over inputs that rotate, so that nothing is found in the L2 cache. The
-bandwidth of a copy is measured in the same run. Prints a table for each shape.
+bandwidth of a copy is measured in the same run. `--beside` adds the plans of another
+folder, of the same sets. Prints a table for each shape.
 """
 
 import argparse
@@ -274,9 +275,20 @@ def with_whole_launches(arms):
             yield other
 
 
+def read(directory, mark):
+    """The plans of a folder, their files as they are found from here."""
+    problems = json.load(open(os.path.join(directory, "plans.json")))
+    for arm in (arm for problem in problems for arm in problem["arms"]):
+        arm["name"] += mark
+        for step in arm["steps"]:
+            step["ptx"] = os.path.join(directory, step["ptx"])
+    return problems
+
+
 def main():
     parser = argparse.ArgumentParser()
     parser.add_argument("directory")
+    parser.add_argument("--beside", default="", help="a folder whose plans are timed in the same turns")
     parser.add_argument("--rounds", type=int, default=12)
     parser.add_argument("--only", default="")
     parser.add_argument("--arch", default="sm_90a")
@@ -284,14 +296,18 @@ def main():
     parser.add_argument("--l2", default="", help="promotions to try besides a map's own: none,64,128")
     parser.add_argument("--apart", action="store_true", help="launches that may overlap the one before also without")
     options = parser.parse_args()
-    problems = json.load(open(os.path.join(options.directory, "plans.json")))
+    problems = read(options.directory, "")
+    if options.beside:
+        others = {(p["set"], p["name"]): p["arms"] for p in read(options.beside, f" {options.beside}")}
+        for problem in problems:
+            problem["arms"] += others.get((problem["set"], problem["name"]), [])
     problems = [p for p in problems if options.only in p["set"] + ": " + p["name"]]
     if options.chosen:
-        kept = ("chosen", "packed", "pages")
+        kept = ("chosen", "packed", "pages", "e4m3 packed", "e4m3 pages", "e4m3 whole")
         for problem in problems:
             problem["arms"] = [arm for arm in problem["arms"] if arm["name"].startswith(kept)]
     files = sorted({s["ptx"] for p in problems for a in p["arms"] for s in a["steps"]})
-    made = assemble(options.directory, files, options.arch)
+    made = assemble(".", files, options.arch)
     copy = copy_bandwidth()
     print(f"{torch.cuda.get_device_name()}, PyTorch {torch.__version__}, cuDNN {torch.backends.cudnn.version()}, copy {copy:.2f} TB/s")
     results = []
@@ -334,7 +350,7 @@ def main():
                 continue
             try:
                 small = arm["cache"] == "e4m3"
-                arms = [ours(options.directory, problem, arm, *one) for one in (tiny if small else inputs)]
+                arms = [ours(".", problem, arm, *one) for one in (tiny if small else inputs)]
                 right = expected_tiny if small else expected
                 sizes[name] = arm["bytes"]
                 arms[0]()

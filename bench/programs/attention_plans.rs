@@ -7,13 +7,13 @@
 //!
 //! Sets are `decode` (20 shapes with what is chosen), `deal` (some of them with other
 //! shares and stages), `ways` (some of them and others at random with every plausible plan), `any` (others at random with what is chosen), `neighbours` (one key head a tile, two and four), `stages` (how much is on its way), `paged` (pages beside whole sequences), `tiny` (keys and values of 8 bits, whole and in pages), `spec` (2 to 16 queries), `short` (128 to 1024 tokens), `brief` (others at random), `narrow` (heads of 128, blocks of other sizes), `few` (fewer tiles than multiprocessors), `long` (2k to 8k), `one`
-//! (one sequence of 512 tokens) and `packed` (ten skewed batches, for `bench/kernels/packed.py`).
+//! (one sequence of 512 tokens), `backward` (gradients, for `bench/kernels/backward.py`) and `packed` (ten skewed batches, for `bench/kernels/packed.py`).
 
 use heist_builder::Arch;
 use heist_kernels::attention::{
-    Cache, Combine, Config, DecodeShape, Dtype, FAMILY, Grid, Lengths, Mask, Problem, Rung,
-    WarpgroupShape, decode_grid, decode_plan, decode_shape, job, schedule, staying, warpgroup_plan,
-    warpgroup_schedule, warpgroup_shape,
+    BACKWARD, Backward, Cache, Combine, Config, DecodeShape, Dtype, FAMILY, Grid, Lengths, Mask,
+    Problem, Rung, Sums, WarpgroupShape, decode_grid, decode_plan, decode_shape, job, schedule,
+    staying, warpgroup_plan, warpgroup_schedule, warpgroup_shape,
 };
 use heist_kernels::{KernelError, LaunchPlan, Target};
 use heist_launch::{Arg, BufferRef, TensorMap};
@@ -768,6 +768,34 @@ fn one_set() -> Set {
     set
 }
 
+/// Gradients of 16k tokens with a hidden size of 2048, for `bench/kernels/backward.py`.
+fn backward_sets() -> Vec<Set> {
+    let masks = [Mask::Full, Mask::Causal];
+    let set = |(dim, queries): (u32, u32), mask| {
+        let mut problem = Problem::new(16384 / queries, 2048 / dim, queries, dim);
+        (problem.mask, problem.dtype) = (mask, Dtype::Bf16);
+        let arm = |(name, sums): (&str, Sums)| {
+            let asked = Backward {
+                attention: problem.clone(),
+                sums,
+            };
+            let plan = BACKWARD.plan(None, &asked, H200);
+            (name.to_owned(), problem.clone(), plan)
+        };
+        let kinds = [("chosen", Sums::Float), ("deterministic", Sums::Fixed)];
+        Set {
+            arms: kinds.map(arm).into(),
+            problem,
+        }
+    };
+    let lengths = [2048, 4096, 8192, 16384];
+    let shapes = [64, 128].map(|dim| lengths.map(|length| (dim, length)));
+    let shapes = shapes.into_iter().flatten();
+    shapes
+        .flat_map(|shape| masks.map(|mask| set(shape, mask)))
+        .collect()
+}
+
 /// Lengths of ten batches, 16 heads: one long sequence among short ones, power laws, two kinds.
 fn packed_batches() -> Vec<(Vec<u32>, u32, Mask)> {
     let zipf = |count: u32, first: u32| (1..=count).map(|i| (first / i).max(64)).collect();
@@ -911,6 +939,7 @@ fn sets(name: &str) -> Vec<Set> {
         "long" => long_sets(),
         "few" => few_sets(),
         "one" => vec![one_set()],
+        "backward" => backward_sets(),
         "packed" => packed_batches().into_iter().map(packed_set).collect(),
         "paged" => some(&[0, 1, 8]).iter().map(paged).collect(),
         "tiny" => some(&[0, 1, 2, 4, 8, 9, 12, 15, 16, 18])
@@ -922,7 +951,7 @@ fn sets(name: &str) -> Vec<Set> {
             .into(),
         other => {
             eprintln!(
-                "`{other}` is no set: decode, deal, ways, any, neighbours, brief, combine, stages, paged, tiny, spec, short, narrow, levels, few, long, one, packed"
+                "`{other}` is no set: decode, deal, ways, any, neighbours, brief, combine, stages, paged, tiny, spec, short, narrow, levels, few, long, one, backward, packed"
             );
             std::process::exit(2);
         }

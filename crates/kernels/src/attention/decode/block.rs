@@ -37,7 +37,7 @@ pub(super) fn emit<'k, T: Element, M: Element>(
     on_stage: OnStage<'_, 'k, M>,
 ) {
     let (ring, meeting) = k.barriers_together(|| {
-        let ring = k.bulk_pipeline_of(shape.stages, shape.stage(), shape.warps);
+        let ring = k.bulk_pipeline_by_lanes(shape.stages, shape.stage(), shape.warps);
         (ring, Meeting::of(k, "met", 1, shape.warps, &k.c(0)))
     });
     k.if_(k.thread_index().eq(32 * shape.warps), || {
