@@ -1,5 +1,7 @@
 //! Values that are not defined: of a register that nothing has set ([`crate::watch::unset`]), of shared or tensor memory
 //! that nothing has written, and of a lane that takes no part in a shuffle.
+//! Values that are not defined: the shared memory that they were loaded from was written by nobody, or they are
+//! quotients by zero.
 //!
 //! Programs load more than they need and drop it: the warp that scans the sums of all warps loads those of
 //! warps that are not there, a merge loads the element behind its list, a pipelined loop that makes no turn has
@@ -104,6 +106,22 @@ pub(crate) fn is_touched(cx: &Cx<'_>) -> bool {
     let (uses, doubts) = (uses(cx), cx.warp.doubts.as_ref());
     uses.zip(doubts)
         .is_some_and(|(uses, doubts)| uses.touches.meets(doubts.some))
+}
+
+/// Notes that a division by zero has left its result undefined; reports it at once where it can't be followed.
+#[cold]
+pub(crate) fn quotient(cx: &mut Cx<'_>, lanes: Mask) {
+    let origin = Origin {
+        pc: cx.pc(),
+        lacks: Lacks::Quotient,
+    };
+    let Some(uses) = uses(cx) else {
+        return report(cx, lanes, origin);
+    };
+    let doubts = cx.warp.doubts.get_or_insert_default();
+    for &row in &uses.writes {
+        doubts.row(row).add(lanes, Some(origin));
+    }
 }
 
 /// Before an instruction: whether its guard is defined. Lanes whose guard is not may or may not run it.
@@ -371,6 +389,7 @@ fn report(cx: &mut Cx<'_>, lanes: Mask, Origin { pc, lacks }: Origin) {
         Lacks::Lane => rule::INACTIVE_LANE,
         Lacks::Column(_) => rule::TENSOR_UNWRITTEN,
         Lacks::Shared { .. } => rule::SHARED_UNWRITTEN,
+        Lacks::Quotient => rule::DIVISION_BY_ZERO,
     };
     cx.report(rule, lanes, |cx, mut told| {
         let help;
@@ -397,6 +416,10 @@ fn report(cx: &mut Cx<'_>, lanes: Mask, Origin { pc, lacks }: Origin) {
                     place(cx, Home::Shared(rank), offset)
                 ),
                 "write it before it is read; if another thread does, wait for that thread",
+            ),
+            Lacks::Quotient => (
+                "an integer is divided by zero: the result is not specified".to_owned(),
+                "test the divisor before the division, not after it",
             ),
         };
         if here != pc {

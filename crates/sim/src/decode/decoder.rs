@@ -167,6 +167,14 @@ impl<'m> Decoder<'m> {
         });
     }
 
+    /// Puts something around the operation that was appended last.
+    pub(crate) fn around_last(&mut self, make: impl FnOnce(Box<dyn Instr>) -> Box<dyn Instr>) {
+        if let Some(op) = self.ops.pop() {
+            let instr = make(op.instr);
+            self.ops.push(Op { instr, ..op });
+        }
+    }
+
     /// Notes that the instruction reads a register.
     pub(crate) fn note_read(&mut self, slot: Slot) {
         if !slot.is_constant() && !slot.is_special() {

@@ -72,6 +72,8 @@ pub(crate) enum Lacks {
     Column(u32),
     /// A byte of a block's shared memory that nothing has written.
     Shared { rank: u32, offset: u64 },
+    /// An integer that was divided by zero.
+    Quotient,
 }
 
 /// The lanes in which a value is not defined, and why.

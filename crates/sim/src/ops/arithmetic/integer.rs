@@ -1,13 +1,15 @@
 //! Integer arithmetic.
 
 use crate::access::context::Cx;
+use crate::access::doubt;
 use crate::code::{Flow, Slot};
 use crate::decode::map::{one, three, three_to, two, two_to, with};
 use crate::decode::mods::{Mods, only, operands};
 use crate::decode::{Cost, Decoded, Decoder};
+use crate::engine::executable::Instr;
 use crate::lanes::{LANES, Lane, to_mask};
 use heist_arith::int::{self, carry, packed};
-use heist_ptx::{Instruction, ScalarType, rule};
+use heist_ptx::{Instruction, ScalarType};
 
 /// Calls `$decode` for the Rust type and the arithmetic module of a PTX type.
 macro_rules! by_type {
@@ -85,14 +87,8 @@ pub(crate) fn decode(
         }
         "mad" if mods.has("hi") => by_type!(d, i, ty, three, mad_hi, multiply),
         "mad" => by_type!(d, i, ty, three, mad_lo, multiply),
-        "div" => {
-            check_divisor(d, i, ty)?;
-            by_type!(d, i, ty, two, div, Cost::ROUTINE)
-        }
-        "rem" => {
-            check_divisor(d, i, ty)?;
-            by_type!(d, i, ty, two, rem, Cost::ROUTINE)
-        }
+        "div" => dividing(d, i, ty, |d| by_type!(d, i, ty, two, div, Cost::ROUTINE)),
+        "rem" => dividing(d, i, ty, |d| by_type!(d, i, ty, two, rem, Cost::ROUTINE)),
         "min" => by_type!(d, i, ty, two, min, Cost::ALU),
         "max" => by_type!(d, i, ty, two, max, Cost::ALU),
         "abs" => by_type!(d, i, ty, one, abs, Cost::ALU),
@@ -120,29 +116,50 @@ pub(crate) fn decode(
     }
 }
 
-/// Looks at a divisor before it is used: a division by zero is not an error to the
-/// hardware, and its result is anything.
-fn check_divisor(d: &mut Decoder<'_>, i: &Instruction, ty: ScalarType) -> Decoded<()> {
+/// A division whose divisor is looked at: zero is not an error to the hardware, and the result is
+/// anything.
+fn dividing<'d>(
+    d: &mut Decoder<'d>,
+    i: &Instruction,
+    ty: ScalarType,
+    divide: impl FnOnce(&mut Decoder<'d>) -> Decoded<()>,
+) -> Decoded<()> {
     let divisor = &operands(d, i, 3)?[2];
     if d.immediate(divisor).is_some_and(|value| value != 0) {
-        return Ok(());
+        return divide(d);
     }
     let (slot, rows) = d.src_any(divisor, ty)?;
     let bits = ty.bits();
-    let instr = with(move |cx| {
-        let values = crate::decode::qualifier::read_bits(cx, slot, rows);
-        let zero = to_mask(values.map(|value| value << (64 - bits) == 0)) & cx.mask;
-        if zero != 0 {
-            cx.report(rule::DIVISION_BY_ZERO, zero, |_, mut told| {
-                told.message =
-                    "an integer is divided by zero: the result is not specified".to_owned();
-                told.help("test the divisor before the division, not after it")
-            });
-        }
-        Flow::Next
+    divide(d)?;
+    d.around_last(|inner| {
+        Box::new(Division {
+            inner,
+            slot,
+            rows,
+            bits,
+        })
     });
-    d.emit(instr, Cost::new(0, 0));
     Ok(())
+}
+
+struct Division {
+    inner: Box<dyn Instr>,
+    /// The divisor: its register, the rows of that, and its own bits.
+    slot: Slot,
+    rows: u32,
+    bits: u32,
+}
+
+impl Instr for Division {
+    fn step(&self, cx: &mut Cx<'_>) -> Flow {
+        let values = crate::decode::qualifier::read_bits(cx, self.slot, self.rows);
+        let zero = to_mask(values.map(|value| value << (64 - self.bits) == 0)) & cx.mask;
+        let flow = self.inner.step(cx);
+        if zero != 0 {
+            doubt::quotient(cx, zero);
+        }
+        flow
+    }
 }
 
 fn wide_mul(d: &mut Decoder<'_>, i: &Instruction, ty: ScalarType) -> Decoded<()> {
