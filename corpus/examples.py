@@ -29,6 +29,7 @@ ALL, HOPPER_ON, HOPPER, BLACKWELL = ("a100", "h200", "b200"), ("h200", "b200"), 
 # beginning counts; without words an example runs once without.
 GEMM = "--mnkl 256,128,128,1 --mma_tiler_mn 128,64 --cluster_shape_mn 1,1"
 PAIR = "--mnkl 256,128,128,1 --mma_tiler_mn 256,64 --cluster_shape_mn 2,1 --use_2cta_instrs"
+SCALED = [f"--mnkl 256,128,512,1 --mma_tiler_mn {tile} --cluster_shape_mn {cluster}" for tile, cluster in (("128,128", "1,1"), ("256,128", "2,1"))]
 RUNS = {
     "cute/ampere/kernel/elementwise/elementwise_add": (ALL, ["--M 30 --N 256"]),
     "cute/ampere/kernel/elementwise/elementwise_apply": (ALL, ["--M 64 --N 512 --op add", "--M 128 --N 512 --op mul"]),
@@ -59,8 +60,9 @@ RUNS = {
     "cute/hopper/kernel/cta_norm": (HOPPER_ON, ["--M 8 --N 1024"]),
     "cute/blackwell/kernel/dense_gemm/": (BLACKWELL, [f"{GEMM} --use_tma_store", GEMM, f"{PAIR} --use_tma_store"]),
     "cute/blackwell/kernel/dense_gemm/dense_gemm_alpha": (BLACKWELL, [GEMM, PAIR]),
-    "cute/blackwell/kernel/blockscaled_gemm/dense": (
-        BLACKWELL, ["--mnkl 256,128,256,1 --mma_tiler_mn 128,128 --cluster_shape_mn 1,1", "--mnkl 256,128,256,1 --mma_tiler_mn 256,128 --cluster_shape_mn 2,1"],
+    "cute/blackwell/kernel/blockscaled_gemm/dense": (BLACKWELL, SCALED),
+    "cute/blackwell/kernel/blockscaled_gemm/dense_blockscaled_gemm_persistent.py": (
+        BLACKWELL, [*SCALED, f"{SCALED[1]} --a_dtype Float8E4M3FN --b_dtype Float8E5M2 --sf_dtype Float8E8M0FNU --sf_vec_size 32"],
     ),
     "cute/blackwell/kernel/blockwise_gemm/blockwise": (BLACKWELL, ["--mnkl 128,128,256,1 --mma_tiler_mn 128,128 --cluster_shape_mn 1,1"]),
     "cute/blackwell/kernel/blockwise_gemm/": (BLACKWELL, ["--mnkl 128,128,256,2 --mma_tiler_mn 128,128 --cluster_shape_mn 1,1"]),
@@ -69,16 +71,17 @@ RUNS = {
     ),
     "cute/blackwell/kernel/mixed_input_gemm/mixed": (BLACKWELL, ["--mnkl 128,128,128,1 --mma_tiler_mnk 128,128,64 --cluster_shape_mn 1,1"]),
     "cute/blackwell/kernel/attention/fmha/fmha.py": (BLACKWELL, ["--q_shape 1,256,1,64 --k_shape 1,256,1,64 --is_persistent"]),
-    "cute/blackwell/kernel/attention/fmha/fmha_bwd": (BLACKWELL, ["--s_q_max 128 --s_k_max 128 --h_q 1 --h_k 1 --d 64 --b 1"]),
+    "cute/blackwell/kernel/attention/fmha/fmha_bwd": (BLACKWELL, ["--s_q 128 --s_k 128 --h_q 1 --h_k 1 --d 64 --b 1"]),
     "cute/blackwell/kernel/attention/mla": (BLACKWELL, ["--batch_size 1 --seq_len_k 128"]),
     "cute/blackwell/kernel/rmsnorm": (BLACKWELL, ["--M 4 --N 1024 --dtype BFloat16"]),
     "cute/blackwell/tutorial/tutorial_gemm": (BLACKWELL, ["--mnk 256,256,128"]),
-    "cute/blackwell/tutorial/tutorial_gemm/nvfp4": (BLACKWELL, [""]),
+    "cute/blackwell/tutorial/tutorial_gemm/nvfp4": (BLACKWELL, ["--mnkl 256,256,512,1"]),
     "cute/blackwell/tutorial/tutorial_tma": (HOPPER_ON, ["--M 256 --N 256"]),
     "dsl_tutorials/": (HOPPER_ON, [""]),
     "dsl_tutorials/fp16": (BLACKWELL, ["--mnk 256,256,128"]),
     "experimental/primitives": (HOPPER, [""]),
     "experimental/primitives/tcgen05": (BLACKWELL, [""]),
+    "experimental/primitives/tcgen05/cp_narrow": (BLACKWELL, ["--a-dtype all"]),
     "experimental/primitives/reduction/cluster_tmem": (BLACKWELL, [""]),
     "experimental/primitives/tma/tma_multicast": (BLACKWELL, [""]),
     "experimental/primitives/tutorial/08": (HOPPER, [""]),
@@ -92,6 +95,7 @@ LEFT_OUT = {
     "cute_ext": "is compiled by another object of the package, which `heist.cute` does not know",
     "cute/blackwell/tutorial/tutorial_gemm/fp16_gemm_6": "captures a CUDA graph",
     "dsl_tutorials/cooperative_launch": "allocates by CUDA's runtime",
+    "dsl_tutorials/launch_completion": "captures a CUDA graph",
     "dsl_tutorials/jax": "needs JAX",
     "dsl_tutorials/tvm_ffi/aot": "writes files for C",
     "dsl_tutorials/tvm_ffi/jit_and_use_in_jax": "needs JAX",
@@ -117,10 +121,34 @@ def of_each_code(findings):
     return (text for texts in seen.values() for text in dict.fromkeys(texts[:2]))
 
 
+def scaled_product(a, b, scale_a, scale_b, bias=None, scale_result=None, out_dtype=None, use_fast_accum=False):
+    """`torch._scaled_mm` for operands with a scale for each 16 or 32 elements, which PyTorch has on GPUs alone."""
+    import torch
+
+    def scaled(rows, scales):
+        # Scales lie in tiles of 128 rows and 4 columns, of which 32 rows follow each other 16 bytes apart.
+        if rows.dtype == torch.float4_e2m1fn_x2:
+            values = torch.tensor([0, 0.5, 1, 1.5, 2, 3, 4, 6], dtype=torch.float64)
+            pairs = rows.contiguous().view(torch.uint8)
+            four = torch.stack((pairs & 15, pairs >> 4), dim=-1).flatten(-2).long()
+            numbers = values[four & 7] * torch.where(four > 7, -1.0, 1.0)
+        else:
+            numbers = rows.to(torch.float64)
+        group = 16 if scales.dtype == torch.float8_e4m3fn else 32
+        high, wide = -(-numbers.shape[0] // 128), -(-numbers.shape[1] // (4 * group))
+        tiles = scales.to(torch.float32).to(torch.float64).view(high, wide, 32, 4, 4).transpose(2, 3)
+        plain = tiles.reshape(high, wide, 128, 4).permute(0, 2, 1, 3).reshape(high * 128, wide * 4)
+        return numbers * plain.repeat_interleave(group, dim=1)[: numbers.shape[0], : numbers.shape[1]]
+
+    return (scaled(a, scale_a) @ scaled(b.t(), scale_b).t()).to(out_dtype)
+
+
 def run(root, path, device, words):
     """Executes one example in this process; what came of it."""
     import heist.cute
+    import torch
 
+    torch._scaled_mm = scaled_product
     sys.argv = [str(path), *shlex.split(words)]
     sys.path[:0] = [str(path.parent), str(root), str(root.parent)]
     os.chdir(path.parent)

@@ -188,7 +188,7 @@ static void allocate(const char *json, int words, char **given) {
 
 static void encode(const char *argument, CUtensorMap *map) {
     static const char *const TYPES[] = {"u8", "u16", "u32", "s32", "u64", "s64", "f16", "f32", "f64", "bf16",
-                                        "f32_ftz", "tf32", "tf32_ftz", NULL};
+                                        "f32_ftz", "tf32", "tf32_ftz", "b4x16", "b4x16_p64", "b6x16_p32", NULL};
     static const char *const INTERLEAVES[] = {"none", "16", "32", NULL};
     static const char *const SWIZZLES[] = {"none", "32", "64", "128", NULL};
     static const char *const FETCHES[] = {"none", "64", "128", "256", NULL};

@@ -213,6 +213,9 @@ def test_a_tensor_map_is_what_cuda_was_asked_for():
     told = TensorMap("arg0", encode_tiled(9, 0x1000, [64, 32, 2], [128, 4096], [32, 8, 1], 2))
     assert (told.address, told.element, told.swizzle) == (0x1000, "bf16", "64")
     assert (told.dims, told.strides, told.box) == ([64, 32, 2], [128, 4096], [32, 8, 1])
-    # Four bits an element, two of them in a byte.
+    # Four bits an element, two of them in a byte: coordinates count elements, and so do extents.
     packed = TensorMap("arg0", encode_tiled(13, 0x1000, [256, 32], [128], [64, 8], 1))
-    assert (packed.element, packed.dims, packed.box) == ("u8", [128, 32], [32, 8])
+    assert (packed.element, packed.dims, packed.box) == ("b4x16", [256, 32], [64, 8])
+    for number, element in ((14, "b4x16_p64"), (15, "b6x16_p32")):
+        padded = TensorMap("arg0", encode_tiled(number, 0x1000, [256, 32], [128], [128, 8], 0))
+        assert (padded.element, padded.dims, padded.box) == (element, [256, 32], [128, 8])

@@ -66,8 +66,12 @@ spelled! {
         U8 = "u8", U16 = "u16", U32 = "u32", S32 = "s32", U64 = "u64", S64 = "s64",
         F16 = "f16", F32 = "f32", F64 = "f64", Bf16 = "bf16",
         F32Ftz = "f32_ftz", Tf32 = "tf32", Tf32Ftz = "tf32_ftz",
+        /// Four bits, two in a byte.
+        B4 = "b4x16",
         /// Four bits. Sixteen of them are 8 bytes of the tensor, and in shared memory 8 bytes of padding follow.
         B4Padded = "b4x16_p64",
+        /// Six bits. Sixteen of them are 12 bytes of the tensor, and in shared memory 4 bytes of padding follow.
+        B6Padded = "b6x16_p32",
     }
 }
 
@@ -75,15 +79,27 @@ impl TensorElement {
     /// Bytes of so many elements of the tensor, in a row.
     pub const fn bytes_of(self, count: u64) -> u64 {
         match self {
-            TensorElement::B4Padded => count / 2,
+            TensorElement::B4 | TensorElement::B4Padded => count / 2,
+            TensorElement::B6Padded => count / 4 * 3,
             other => count.saturating_mul(other.bytes()),
         }
     }
 
-    /// Its size in bytes of shared memory, with its part of the padding.
+    /// Bytes of so many elements in shared memory, with their padding.
+    pub const fn shared_bytes_of(self, count: u64) -> u64 {
+        match self {
+            TensorElement::B4 => count / 2,
+            other => count.saturating_mul(other.bytes()),
+        }
+    }
+
+    /// The bytes of shared memory that it has a place in, with its part of the padding.
     pub const fn bytes(self) -> u64 {
         match self {
-            TensorElement::U8 | TensorElement::B4Padded => 1,
+            TensorElement::U8
+            | TensorElement::B4
+            | TensorElement::B4Padded
+            | TensorElement::B6Padded => 1,
             TensorElement::U16 | TensorElement::F16 | TensorElement::Bf16 => 2,
             TensorElement::U64 | TensorElement::S64 | TensorElement::F64 => 8,
             _ => 4,
@@ -100,8 +116,15 @@ impl TensorElement {
                 | TensorElement::S32
                 | TensorElement::U64
                 | TensorElement::S64
+                | TensorElement::B4
                 | TensorElement::B4Padded
+                | TensorElement::B6Padded
         )
+    }
+
+    /// Whether sixteen of them have padding behind them in shared memory.
+    pub const fn is_padded(self) -> bool {
+        matches!(self, TensorElement::B4Padded | TensorElement::B6Padded)
     }
 }
 
@@ -289,7 +312,9 @@ impl TensorMap {
     pub fn box_bytes(&self) -> u64 {
         if self.im2col.is_some() {
             let elements = self.box_dims.iter().map(|&extent| u64::from(extent));
-            return elements.fold(self.element.bytes(), u64::saturating_mul);
+            return self
+                .element
+                .shared_bytes_of(elements.fold(1, u64::saturating_mul));
         }
         let elements =
             self.box_dims
@@ -298,7 +323,7 @@ impl TensorMap {
                 .fold(1u64, |n, (extent, step)| {
                     n.saturating_mul(u64::from(*extent).div_ceil(u64::from(*step).max(1)))
                 });
-        elements.saturating_mul(self.element.bytes())
+        self.element.shared_bytes_of(elements)
     }
 
     /// The driver's published rules.
@@ -333,7 +358,7 @@ impl TensorMap {
                 return Err(E::Dim { axis, dim });
             }
         }
-        let padded = self.element == TensorElement::B4Padded;
+        let padded = self.element.is_padded();
         if padded && (!self.dims[0].is_multiple_of(128) || self.box_dims[0] != 128) {
             return Err(E::PaddedInner {
                 dim: self.dims[0],
@@ -377,7 +402,7 @@ impl TensorMap {
                 return Err(E::ElementStride { axis, step });
             }
         }
-        let inner = u64::from(self.box_dims[0]) * self.element.bytes();
+        let inner = self.element.shared_bytes_of(u64::from(self.box_dims[0]));
         if self.interleave == Interleave::None && !inner.is_multiple_of(16) {
             return Err(E::InnerBox { inner });
         }
@@ -449,7 +474,7 @@ impl TensorMap {
         if im2col.wide.is_some() && self.swizzle == Swizzle::None {
             return Err(E::WideSwizzle);
         }
-        if self.element == TensorElement::B4Padded {
+        if self.element.is_padded() || self.element == TensorElement::B4 {
             return Err(E::PaddedColumns);
         }
         Ok(())
@@ -519,12 +544,12 @@ pub enum TensorMapError {
     InterleaveSwizzle { swizzle: Swizzle },
     /// Padded elements that are no whole group of 128.
     #[error(
-        "dims[0] is {dim} and box[0] is {extent}: of b4x16_p64 a tensor has a multiple of 128 elements along its innermost axis, and a box 128"
+        "dims[0] is {dim} and box[0] is {extent}: of padded elements a tensor has a multiple of 128 elements along its innermost axis, and a box 128"
     )]
     PaddedInner { dim: u64, extent: u32 },
     /// Padded elements in another pattern than one of 128 bytes.
     #[error(
-        "interleave={interleave} swizzle={swizzle}: b4x16_p64 takes interleave=none and swizzle=none or 128"
+        "interleave={interleave} swizzle={swizzle}: a map of padded elements takes interleave=none and swizzle=none or 128"
     )]
     PaddedLayout {
         interleave: Interleave,
@@ -544,7 +569,7 @@ pub enum TensorMapError {
     #[error("a wide map is swizzled, and this one has swizzle=none")]
     WideSwizzle,
     /// Padded elements in columns.
-    #[error("elements of b4x16_p64 in columns are not supported")]
+    #[error("elements of four and six bits in columns are not supported")]
     PaddedColumns,
     /// NaN for integers.
     #[error("fill=nan is for floating-point elements, this map has {element}")]
@@ -586,8 +611,8 @@ mod tests {
                 .take(2)
                 .collect();
             let bytes = match digits.as_str() {
-                // Four bits, and four of padding.
-                "41" => 1,
+                // Four or six bits, with their padding; and two of four in one place.
+                "41" | "61" => 1,
                 // tf32 takes the room of an f32, and bf16 that of an f16.
                 "19" => 4,
                 bits => bits.parse::<u64>().expect("a width") / 8,
@@ -603,6 +628,10 @@ mod tests {
         assert_eq!(map.strides, [128]);
         assert_eq!(map.validate(), Ok(()));
         assert_eq!((map.span_bytes(), map.box_bytes()), (Some(1024), 512));
+        let six = TensorMap::dense(0, TensorElement::B6Padded, &[256, 8], &[128, 4]);
+        assert_eq!((six.span_bytes(), six.box_bytes()), (Some(1536), 512));
+        let plain = TensorMap::dense(0, TensorElement::B4, &[256, 8], &[128, 4]);
+        assert_eq!((plain.validate(), plain.box_bytes()), (Ok(()), 256));
         let (mut short, mut narrow) = (map.clone(), map.clone());
         short.dims[0] = 192;
         narrow.box_dims[0] = 64;

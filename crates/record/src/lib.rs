@@ -96,7 +96,7 @@ impl Map {
             known.ok_or_else(|| format!("a tensor map with {what} number {number}"))
         }
         // The driver numbers them in the order in which `TensorElement` lists them, but for two.
-        const ELEMENTS: [TensorElement; 13] = [
+        const ELEMENTS: [TensorElement; 16] = [
             TensorElement::U8,
             TensorElement::U16,
             TensorElement::U32,
@@ -110,13 +110,11 @@ impl Map {
             TensorElement::F32Ftz,
             TensorElement::Tf32,
             TensorElement::Tf32Ftz,
+            TensorElement::B4,
+            TensorElement::B4Padded,
+            TensorElement::B6Padded,
         ];
-        // Between them and these is one without padding.
-        const PADDED: u32 = 14;
-        let element = match self.element {
-            PADDED => TensorElement::B4Padded,
-            number => pick(&ELEMENTS, number, "the element type")?,
-        };
+        let element = pick(&ELEMENTS, self.element, "the element type")?;
         let map = TensorMap {
             buffer: name.into(),
             offset: self.base.wrapping_sub(start),

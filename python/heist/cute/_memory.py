@@ -11,15 +11,19 @@ import gc
 import struct
 import sys
 from typing import Any
+from unittest import mock
 
 from .._memory import Allocations, inside, storages
 
-# By the numbers in a tensor map's bits. The last is of elements of four bits, two in a byte.
-_ELEMENTS = ("u8", "u16", "u32", "s32", "u64", "s64", "f16", "f32", "f32_ftz", "f64", "bf16", "b4")
+# By the numbers in a tensor map's bits.
+_ELEMENTS = ("u8", "u16", "u32", "s32", "u64", "s64", "f16", "f32", "f32_ftz", "f64", "bf16", "b4x16")
 _SWIZZLES = ("none", "32", "64", "128")
 # By CUDA's numbers: what is written into the bits, and whether they say `tf32`.
-OF_CUDA = {0: 0, 1: 1, 2: 2, 3: 3, 4: 4, 5: 5, 6: 6, 7: 7, 8: 9, 9: 10, 10: 8, 11: 7, 13: 11}
+OF_CUDA = {0: 0, 1: 1, 2: 2, 3: 3, 4: 4, 5: 5, 6: 6, 7: 7, 8: 9, 9: 10, 10: 8, 11: 7, 13: 11, 14: 11, 15: 11}
 _TF32 = 11
+# Elements with padding. What is encoded here says so behind its bits; the DSL itself writes no such maps.
+_PADDED = {14: "b4x16_p64", 15: "b6x16_p32"}
+_MARK = b"heist: padded "
 
 
 def known() -> list[tuple[int, int]]:
@@ -48,6 +52,16 @@ def in_global_memory(load: Any) -> Any:
         load(self)
 
     return load_from_gpu
+
+
+def aligned_as_assumed(pointers: Any) -> Any:
+    """On the simulated device memory is aligned as on a GPU, whatever it is on the host."""
+
+    def pointers_of_any(self: Any) -> Any:
+        with mock.patch.object(self, "_assumed_align", 1):
+            return pointers(self)
+
+    return pointers_of_any
 
 
 # Where the device is in DLPack's two structures: after the address of the data.
@@ -148,9 +162,8 @@ class TensorMap:
         self.strides = [16 * step for step in strides[: rank - 1]]
         self.dims = [extent + 1 for extent in dims[:rank]]
         self.box = [extent + 1 for extent in box[:rank]]
-        if self.element == "b4":
-            # Copied as bytes.
-            self.element, self.dims[0], self.box[0] = "u8", self.dims[0] // 2, self.box[0] // 2
+        if value.startswith(_MARK, 64):
+            self.element = _PADDED[value[64 + len(_MARK)]]
 
 
 def encode_tiled(element: int, address: int, dims: list[int], strides: list[int], box: list[int], swizzle: int) -> bytes:
@@ -170,4 +183,5 @@ def encode_tiled(element: int, address: int, dims: list[int], strides: list[int]
         most[4] | edge[0] << 56,
         sum(extent << 8 * at for at, extent in enumerate(edge[1:])),
     )
-    return struct.pack("<8Q", *words) + bytes(64)
+    padded = _MARK + bytes([element]) if element in _PADDED else b""
+    return struct.pack("<8Q64s", *words, padded)

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import ctypes
 import re
+import sys
 from typing import Any, Callable
 
 from .. import _native
@@ -140,6 +141,8 @@ class _Functions:
                 return function(*(word or 0 for word in words))
             except BaseException as error:  # noqa: BLE001
                 self._session().failed = error
+                # Some host code ends the process where a function fails: then this is all that is told.
+                print(f"heist: {error}", file=sys.stderr, flush=True)
                 return _LAUNCH_FAILED
 
         return ctypes.CFUNCTYPE(ctypes.c_int32, *[ctypes.c_void_p] * count)(call)

@@ -138,6 +138,7 @@ def simulate(
                 (Compiled, "_load_cuda_library", _with_nothing_to_unload),
                 (JitExecutor, "run_compiled_program", _raising),
                 (Tensor, "load_dltensor", _memory.in_global_memory),
+                (Tensor, "__c_pointers__", _memory.aligned_as_assumed),
             ):
                 stack.enter_context(mock.patch.object(owner, name, make(getattr(owner, name))))
             stack.enter_context(mock.patch.object(Compiled, "num_devices", 1))

@@ -16,7 +16,7 @@ _NUMBERS = {
 # By the number of the element type in Triton's metadata.
 _ELEMENTS = (
     "u8", "u16", "u32", "s32", "u64", "s64", "f16", "f32", "f32_ftz", "f64", "bf16",
-    "tf32", "tf32_ftz", "b4x16", "b4x16_p64",
+    "tf32", "tf32_ftz", "b4x16", "b4x16_p64", "b6x16_p32",
 )  # fmt: skip
 _TF32 = "tf32"
 _SWIZZLES = ("none", "32", "64", "128")

@@ -23,7 +23,9 @@ pub(crate) fn encode_tensor_map(map: &TensorMap, base: CUdeviceptr) -> Result<CU
         TensorElement::F32Ftz => 10,
         TensorElement::Tf32 => 11,
         TensorElement::Tf32Ftz => 12,
+        TensorElement::B4 => 13,
         TensorElement::B4Padded => 14,
+        TensorElement::B6Padded => 15,
     };
     let interleave = match map.interleave {
         Interleave::None => 0,

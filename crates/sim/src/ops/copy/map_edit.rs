@@ -155,7 +155,9 @@ fn set(map: &mut Encoded, field: Field, value: u64) -> Option<()> {
                 10 => TensorElement::Bf16,
                 11 => TensorElement::Tf32,
                 12 => TensorElement::Tf32Ftz,
+                13 => TensorElement::B4,
                 14 => TensorElement::B4Padded,
+                15 => TensorElement::B6Padded,
                 _ => return None,
             }
         }

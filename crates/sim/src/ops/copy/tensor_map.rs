@@ -25,7 +25,8 @@ fn extents(map: &TensorMap) -> impl Iterator<Item = u64> {
 
 /// The bytes of shared memory that a box takes.
 pub(crate) fn box_bytes(map: &TensorMap) -> u64 {
-    extents(map).fold(map.element.bytes(), u64::saturating_mul)
+    let elements = extents(map).fold(1, u64::saturating_mul);
+    map.element.shared_bytes_of(elements)
 }
 
 /// The bytes of a box that an mbarrier counts: those of the tensor, without padding.
@@ -39,8 +40,11 @@ pub(crate) fn misplaced(map: &TensorMap, at: &[i32]) -> Option<&'static str> {
     if map.interleave != Interleave::None {
         return Some("interleaved tensors are not simulated");
     }
-    let first = i64::from(at.first().copied().unwrap_or(0)) * map.element.bytes() as i64;
-    if first.rem_euclid(16) != 0 {
+    let group = match map.element {
+        TensorElement::B4 => 32,
+        other => 16 / other.bytes() as i64,
+    };
+    if i64::from(at.first().copied().unwrap_or(0)).rem_euclid(group) != 0 {
         return Some("the box does not begin at a multiple of 16 bytes in the innermost axis");
     }
     if at.len() != map.rank() {
@@ -82,9 +86,17 @@ pub(crate) fn pieces(
     {
         return Err("a box has 1 to 256 elements along each axis, 1 to 8 apart");
     }
-    let padded = map.element == TensorElement::B4Padded;
-    if padded && (map.box_dims[0] != 128 || at[0].rem_euclid(128) != 0) {
-        return Err("elements of b4x16_p64 are copied in groups of 128: box and coordinate");
+    if map.element.is_padded() && (map.box_dims[0] != 128 || at[0].rem_euclid(128) != 0) {
+        return Err("padded elements are copied in groups of 128: box and coordinate");
+    }
+    if map.element == TensorElement::B4 {
+        // Two in a byte: the same box of bytes.
+        let (mut map, mut at) = (map.clone(), at.to_vec());
+        map.element = TensorElement::U8;
+        map.dims[0] /= 2;
+        map.box_dims[0] /= 2;
+        at[0] /= 2;
+        return pieces(address, &map, &at, target);
     }
     let element = map.element.bytes();
     let row = u64::from(map.box_dims[0]) * element;
@@ -139,7 +151,7 @@ impl Row {
             MapSwizzle::Bytes64 => Swizzle::B64,
             MapSwizzle::Bytes128 => Swizzle::B128,
         };
-        let padded = map.element == TensorElement::B4Padded;
+        let padded = map.element.is_padded();
         let element = map.element.bytes();
         let row = u64::from(map.box_dims[0]) * element;
         let (low, high) = (
@@ -174,11 +186,12 @@ impl Row {
                 len: chunk_end - done,
             };
             if padded {
-                piece.len /= 2;
+                let whole = piece.len;
+                piece.len = map.element.bytes_of(whole);
                 out.push(Piece {
                     shared: piece.shared + piece.len,
                     global: None,
-                    ..piece
+                    len: whole - piece.len,
                 });
             }
             out.push(piece);
@@ -256,6 +269,37 @@ mod tests {
             assert!(data.contains(&at(row, chunk)), "{row} {chunk}: {data:?}");
         }
         assert!(pieces(4096, &map, &[64, 1], 0).is_err());
+    }
+
+    /// Coordinates and extents count elements, of which a byte has two.
+    #[test]
+    fn a_box_of_numbers_of_four_bits_begins_at_half_their_count() {
+        let map = TensorMap::dense(BufferRef::Argument(0), TensorElement::B4, &[512, 4], &[128, 2]);
+        assert_eq!((box_bytes(&map), counted_bytes(&map)), (128, 128));
+        let piece = |row: u64, global| Piece {
+            shared: 64 * row,
+            global,
+            len: 64,
+        };
+        let all = pieces(4096, &map, &[256, 3], 0).expect("a plain map");
+        assert_eq!(all, [piece(0, Some(4096 + 3 * 256 + 128)), piece(1, None)]);
+        assert!(pieces(4096, &map, &[16, 0], 0).is_err());
+    }
+
+    /// Sixteen numbers of six bits are 12 bytes of the tensor.
+    #[test]
+    fn less_padding_follows_numbers_of_six_bits() {
+        let tensor = BufferRef::Argument(0);
+        let map = TensorMap::dense(tensor, TensorElement::B6Padded, &[256, 4], &[128, 2]);
+        let all = pieces(4096, &map, &[128, 1], 0).expect("a padded map");
+        assert_eq!((box_bytes(&map), counted_bytes(&map)), (256, 192));
+        let third = [(44, None, 4), (32, Some(4096 + 192 + 96 + 24), 12)];
+        let third = third.map(|(shared, global, len)| Piece {
+            shared,
+            global,
+            len,
+        });
+        assert_eq!(all[4..6], third);
     }
 
     #[test]

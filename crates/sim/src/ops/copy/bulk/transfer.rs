@@ -487,7 +487,7 @@ fn element_type(element: TensorElement) -> Option<Type> {
         E::Bf16 => Some(Type::Bf16),
         E::F64 => Some(Type::F64),
         E::F32 | E::F32Ftz | E::Tf32 | E::Tf32Ftz => Some(Type::F32),
-        E::U8 | E::U16 | E::B4Padded => None,
+        E::U8 | E::U16 | E::B4 | E::B4Padded | E::B6Padded => None,
     }
 }
 
