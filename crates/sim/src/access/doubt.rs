@@ -1,7 +1,5 @@
 //! Values that are not defined: of a register that nothing has set ([`crate::watch::unset`]), of shared or tensor memory
-//! that nothing has written, and of a lane that takes no part in a shuffle.
-//! Values that are not defined: the shared memory that they were loaded from was written by nobody, or they are
-//! quotients by zero.
+//! that nothing has written, of a lane that takes no part in a shuffle, and quotients by zero.
 //!
 //! Programs load more than they need and drop it: the warp that scans the sums of all warps loads those of
 //! warps that are not there, a merge loads the element behind its list, a pipelined loop that makes no turn has

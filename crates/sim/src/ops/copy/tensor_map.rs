@@ -274,7 +274,12 @@ mod tests {
     /// Coordinates and extents count elements, of which a byte has two.
     #[test]
     fn a_box_of_numbers_of_four_bits_begins_at_half_their_count() {
-        let map = TensorMap::dense(BufferRef::Argument(0), TensorElement::B4, &[512, 4], &[128, 2]);
+        let map = TensorMap::dense(
+            BufferRef::Argument(0),
+            TensorElement::B4,
+            &[512, 4],
+            &[128, 2],
+        );
         assert_eq!((box_bytes(&map), counted_bytes(&map)), (128, 128));
         let piece = |row: u64, global| Piece {
             shared: 64 * row,
