@@ -8,6 +8,7 @@
 //! - `runtime`: the state of the GPU: modules, kernels, variables, errors, and the launch.
 //! - `operation`: what a stream does; `perform` does it, at once or as a node of a `graph`.
 //!   `transfer` has copies and fills, `image` arrays and textures.
+//! - `maps`: tensor maps that the program has encoded.
 //! - `repeat`: launches that repeat an earlier one, over the same memory.
 //! - `report`: the report to `heist cuda`.
 //! - `api`: the functions, with the types and numbers of the real library.
@@ -24,6 +25,7 @@ mod driver;
 mod graph;
 mod heap;
 mod image;
+mod maps;
 mod operation;
 mod perform;
 mod raw;

@@ -3,6 +3,7 @@
 use crate::graph::Graphs;
 use crate::heap::Heap;
 use crate::image::Array;
+use crate::maps::Maps;
 use crate::operation::Wish;
 use crate::raw;
 use crate::repeat::{Given, Repeats};
@@ -62,6 +63,8 @@ pub(crate) struct Runtime {
     handles: usize,
     sticky: c_int,
     missed: HashSet<&'static str>,
+    /// Tensor maps that the program has encoded.
+    pub(crate) maps: Maps,
 }
 
 static RUNTIME: LazyLock<Mutex<Runtime>> = LazyLock::new(|| Mutex::new(Runtime::new()));
@@ -81,6 +84,15 @@ pub(crate) fn runtime() -> MutexGuard<'static, Runtime> {
 
 /// Does a call of the program, and remembers its error.
 pub(crate) fn call(act: impl FnOnce(&mut Runtime) -> Result<(), c_int>) -> c_int {
+    let status = call_driver(act);
+    if status != 0 {
+        LAST.set(status);
+    }
+    status
+}
+
+/// Does a call of the driver's interface, whose errors the runtime does not remember.
+pub(crate) fn call_driver(act: impl FnOnce(&mut Runtime) -> Result<(), c_int>) -> c_int {
     let act = std::panic::AssertUnwindSafe(act);
     let done = std::panic::catch_unwind(|| {
         let mut runtime = runtime();
@@ -88,11 +100,7 @@ pub(crate) fn call(act: impl FnOnce(&mut Runtime) -> Result<(), c_int>) -> c_int
             0 => { act }.0(&mut runtime),
             sticky => Err(sticky),
         };
-        let status = result.err().unwrap_or(0);
-        if status != 0 {
-            LAST.set(status);
-        }
-        status
+        result.err().unwrap_or(0)
     });
     done.unwrap_or(UNKNOWN)
 }
@@ -133,6 +141,7 @@ impl Runtime {
             handles: 0x100,
             sticky: 0,
             missed: HashSet::new(),
+            maps: Maps::default(),
         }
     }
 
@@ -418,6 +427,7 @@ impl Runtime {
         let arguments = Arguments {
             placed: before,
             foreign: self.heap.foreign(),
+            maps: self.maps.for_launch(),
             ..Arguments::new(wish.arguments.iter().cloned().map(Arg::Bytes))
         };
         let mut launch = Launch::new(wish.grid, wish.block).dynamic_shared(wish.shared as u32);

@@ -11,5 +11,6 @@ pub(crate) const INVALID_FUNCTION: c_int = 98;
 pub(crate) const NO_IMAGE: c_int = 209;
 pub(crate) const ASSERT: c_int = 710;
 pub(crate) const LAUNCH_FAILURE: c_int = 719;
+pub(crate) const SYMBOL_NOT_FOUND: c_int = 500;
 pub(crate) const NOT_SUPPORTED: c_int = 801;
 pub(crate) const UNKNOWN: c_int = 999;

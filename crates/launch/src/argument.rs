@@ -7,7 +7,7 @@
 use crate::buffer::Buffer;
 use crate::element::{Element, ElementType, Scalar};
 use crate::placed::{Foreign, Placed, Written};
-use crate::tensor_map::{TensorMap, TensorMapError};
+use crate::tensor_map::{HostMaps, TensorMap, TensorMapError};
 use std::collections::HashSet;
 use std::fmt;
 use std::sync::Arc;
@@ -177,6 +177,8 @@ pub struct Arguments {
     pub placed: Vec<Placed>,
     /// What other addresses are, by address, for findings of a simulated GPU.
     pub foreign: Arc<[Foreign]>,
+    /// Tensor maps in the bytes of parameters and memory, for a simulated GPU.
+    pub maps: Arc<HostMaps>,
 }
 
 impl Arguments {

@@ -42,7 +42,8 @@ pub use outcome::Outcome;
 pub use placed::{Foreign, ForeignKind, Placed, Written};
 pub use shape::{Dim3, Launch, LaunchError, Limits};
 pub use tensor_map::{
-    Fill, Im2col, Interleave, L2Promotion, Swizzle, TensorElement, TensorMap, TensorMapError, Wide,
+    Fill, HostMaps, Im2col, Interleave, L2Promotion, Swizzle, TensorElement, TensorMap,
+    TensorMapError, Wide,
 };
 pub use text::{ArgTextError, parse_arg, parse_values};
 pub use texture::{Outside, TexelFormat, TexelKind, Texture};

@@ -216,6 +216,37 @@ pub struct Im2col {
     pub wide: Option<Wide>,
 }
 
+/// Tensor maps that the host has encoded before a launch. A program may copy the bytes of such a map
+/// anywhere, so a simulated GPU finds the map by what [`HostMaps::bytes`] has put into them.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct HostMaps {
+    /// The address of each map's tensor, and the map. A map keeps its number.
+    pub list: Vec<(u64, TensorMap)>,
+    /// Which launch it is, from 1 on: maps that a kernel makes are that launch's own.
+    pub launch: u32,
+}
+
+impl HostMaps {
+    /// What marks the bytes of a map.
+    pub const MARK: u64 = 0x7e50_4d41_5048_5354;
+
+    /// The bytes that stand for map `number` of a launch, or of the host, whose launch is 0.
+    pub fn bytes(launch: u32, number: u32) -> [u8; 128] {
+        let mut bytes = [0; 128];
+        bytes[..8].copy_from_slice(&HostMaps::MARK.to_le_bytes());
+        bytes[8..12].copy_from_slice(&number.to_le_bytes());
+        bytes[12..16].copy_from_slice(&launch.to_le_bytes());
+        bytes
+    }
+
+    /// The launch and the number that the bytes of a map hold.
+    pub fn number(bytes: &[u8]) -> Option<(u32, u32)> {
+        let mark = u64::from_le_bytes(bytes.get(..8)?.try_into().ok()?);
+        let word = |at: usize| Some(u32::from_le_bytes(bytes.get(at..at + 4)?.try_into().ok()?));
+        (mark == HostMaps::MARK).then_some((word(12)?, word(8)?))
+    }
+}
+
 /// A tensor map over one of the launch's buffers, tiled or in columns.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub struct TensorMap {

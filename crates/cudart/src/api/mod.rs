@@ -11,6 +11,7 @@
 mod capture;
 mod copy;
 mod device;
+mod entry_point;
 mod errors;
 mod graph;
 mod image;
@@ -23,6 +24,7 @@ mod stream;
 use capture::*;
 use copy::*;
 use device::*;
+use entry_point::*;
 use errors::*;
 use graph::*;
 use image::*;

@@ -19,6 +19,7 @@ use crate::rng::Rng;
 use crate::state::machine::{Machine, Stats};
 use crate::state::memory::region::Region;
 use crate::state::pool::Pool;
+use crate::state::tensor_map::TensorMaps;
 use heist_launch::{
     Address, Arg, Arguments, BlockSpan, Bound, Clock, Launch, Outcome, Param, Placed, Trace,
 };
@@ -238,6 +239,7 @@ impl Program {
         let lengths: Vec<usize> = slots.map(|slot| slot.data.bytes().len()).collect();
         let addresses = memory::allocate(&mut machine, &mut bound, still);
         machine.global.know(Arc::clone(&arguments.foreign));
+        machine.tensor_maps = TensorMaps::of(Arc::clone(&arguments.maps));
         self.parameters(&mut machine, entry, &bound, &addresses)?;
         let memory = Memory {
             bound,

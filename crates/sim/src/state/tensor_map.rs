@@ -3,11 +3,9 @@
 //! A map is 128 opaque bytes. Here they hold a mark and a number, and the map
 //! itself is kept beside the memory.
 
-use heist_launch::{TensorElement, TensorMap};
+use heist_launch::{HostMaps, TensorElement, TensorMap};
 use rustc_hash::FxHashMap;
-
-/// What marks the bytes of a map.
-const MARK: u64 = 0x7e50_4d41_5048_5354;
+use std::sync::Arc;
 
 /// The most axes of a map.
 const AXES: usize = 5;
@@ -84,6 +82,9 @@ fn padded<T: Copy, const N: usize>(list: &[T], blank: T) -> [T; N] {
 /// The maps of a launch.
 #[derive(Debug, Default)]
 pub(crate) struct TensorMaps {
+    /// Those that the host has encoded.
+    of_host: Arc<HostMaps>,
+    /// Those of the launch: its arguments, and what kernels make of others.
     list: Vec<Encoded>,
     /// Addresses in global memory where a kernel has written a map that nobody has
     /// acquired since, and the instruction that wrote it.
@@ -91,15 +92,21 @@ pub(crate) struct TensorMaps {
 }
 
 impl TensorMaps {
+    /// With what the host has encoded.
+    pub(crate) fn of(of_host: Arc<HostMaps>) -> TensorMaps {
+        TensorMaps {
+            of_host,
+            ..TensorMaps::default()
+        }
+    }
+
     /// Keeps a map; the bytes that stand for it.
     pub(crate) fn add(&mut self, tensor: u64, map: TensorMap) -> [u8; 128] {
         self.keep(Encoded::new(tensor, map))
     }
 
     pub(crate) fn keep(&mut self, map: Encoded) -> [u8; 128] {
-        let mut bytes = [0; 128];
-        bytes[..8].copy_from_slice(&MARK.to_le_bytes());
-        bytes[8..16].copy_from_slice(&(self.list.len() as u64).to_le_bytes());
+        let bytes = HostMaps::bytes(self.of_host.launch, self.list.len() as u32);
         self.list.push(map);
         bytes
     }
@@ -114,18 +121,14 @@ impl TensorMaps {
         self.changed.remove(&at)
     }
 
-    /// The map that some bytes stand for.
-    pub(crate) fn find(&self, bytes: &[u8]) -> Option<&Encoded> {
-        let word = |at: usize| {
-            bytes
-                .get(at..at + 8)?
-                .try_into()
-                .ok()
-                .map(u64::from_le_bytes)
-        };
-        (word(0)? == MARK)
-            .then(|| self.list.get(word(8)? as usize))
-            .flatten()
+    /// The map that some bytes stand for. A kernel's map of an earlier launch is none.
+    pub(crate) fn find(&self, bytes: &[u8]) -> Option<Encoded> {
+        let (launch, number) = HostMaps::number(bytes)?;
+        if launch == self.of_host.launch {
+            return self.list.get(number as usize).cloned();
+        }
+        let (tensor, map) = self.of_host.list.get(number as usize)?;
+        (launch == 0).then(|| Encoded::new(*tensor, map.clone()))
     }
 }
 
@@ -139,8 +142,28 @@ mod tests {
         let mut maps = TensorMaps::default();
         let map = TensorMap::dense(BufferRef::Argument(0), TensorElement::U32, &[6], &[4]);
         let bytes = maps.add(64, map.clone());
-        assert_eq!(maps.find(&bytes), Some(&Encoded::new(64, map)));
+        assert_eq!(maps.find(&bytes), Some(Encoded::new(64, map)));
         assert_eq!(maps.find(&[0; 128]), None);
+    }
+
+    #[test]
+    fn maps_of_the_host_keep_their_numbers_and_those_of_another_launch_are_none() {
+        let map = |extent| TensorMap::dense("", TensorElement::U32, &[extent], &[4]);
+        let launch = |launch| {
+            let list = vec![(64, map(8)), (128, map(12))];
+            TensorMaps::of(Arc::new(HostMaps { list, launch }))
+        };
+        let (mut first, mut second) = (launch(1), launch(2));
+        let made = first.add(256, map(16));
+        let other = second.add(512, map(20));
+        for maps in [&first, &second] {
+            let found = maps.find(&HostMaps::bytes(0, 1));
+            assert_eq!(found, Some(Encoded::new(128, map(12))));
+            assert_eq!(maps.find(&HostMaps::bytes(0, 2)), None);
+        }
+        assert_eq!(first.find(&made), Some(Encoded::new(256, map(16))));
+        assert_eq!(second.find(&other), Some(Encoded::new(512, map(20))));
+        assert_eq!((first.find(&other), second.find(&made)), (None, None));
     }
 
     #[test]

@@ -110,7 +110,7 @@ fn change(cx: &mut Cx<'_>, window: Option<Window>, address: u64, field: Field, v
             return;
         };
         let bytes = region.read(offset, 16).to_le_bytes();
-        let known = cx.machine.tensor_maps.find(&bytes).cloned();
+        let known = cx.machine.tensor_maps.find(&bytes);
         let mut map = known.unwrap_or_else(Encoded::blank);
         if set(&mut map, field, value).is_none() {
             bad = Some(());

@@ -56,7 +56,7 @@ impl Bulk {
             .map(|&slot| cx.row(slot)[lane] as i32)
             .collect();
         let bytes = cx.map_bytes(lane, other);
-        let found = bytes.and_then(|bytes| cx.machine.tensor_maps.find(&bytes).cloned());
+        let found = bytes.and_then(|bytes| cx.machine.tensor_maps.find(&bytes));
         let Some(Encoded {
             tensor: address,
             map,
