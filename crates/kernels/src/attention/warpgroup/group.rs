@@ -356,10 +356,7 @@ impl<'k, T: Element> Work<'k, T> {
             }
             Output::Same => {
                 // By way of shared memory, so that the stores are whole lines.
-                results.each_pair(|row, col, [a, b]| {
-                    let at = stage.at(self.panel_row(own + row, col / PANEL), col % PANEL);
-                    at.cast::<T::Pair>().store(Val::pack_as::<T>(a, b));
-                });
+                self.leave(results, stage, own);
                 k.sync_warp();
                 let chunks = width / 8;
                 let out = args.out.cast::<T>().at(out).at(first_col);
@@ -374,6 +371,36 @@ impl<'k, T: Element> Work<'k, T> {
                             .store_vec(words.cast::<u32>().load_vec::<4>());
                     });
                 }
+            }
+        }
+    }
+
+    /// Leaves results in shared memory, rounded, from row `own` on: 16 columns at a time, and the last 8 of an odd number.
+    fn leave(
+        &self,
+        results: &WarpTile<'k>,
+        stage: &heist_builder::SharedTile<'k, T>,
+        own: Val<'k, u32>,
+    ) {
+        let k = self.k;
+        let blocks = results.shape().1;
+        let rounded = |n: usize| {
+            let [a, b, c, d] = results.block(0, n)?.get();
+            Some([Val::pack_as::<T>(a, b), Val::pack_as::<T>(c, d)])
+        };
+        // A lane names a row of one of four matrices: above and below, left and right.
+        let (row, right) = (own + (k.lane() & 15), k.lane() >> 4);
+        for left in (0..blocks).step_by(2) {
+            let chunk = left as u32;
+            let panel = self.panel_row(row, k.c(chunk / (PANEL / 8)));
+            let chunk = chunk % (PANEL / 8);
+            match (rounded(left), rounded(left + 1)) {
+                (Some([a, b]), Some([c, d])) => {
+                    let to = stage.chunk(panel, right + chunk);
+                    to.store_matrices([a, b, c, d]);
+                }
+                (Some([a, b]), None) => stage.chunk(panel, k.c(chunk)).store_matrices([a, b]),
+                _ => {}
             }
         }
     }
