@@ -189,6 +189,16 @@ impl Cases {
             problem.dtype = Dtype::ALL[(index + 1) % 2];
             self.on_decode(&problem, |shape, grid| (shape, grid));
         }
+        // Two warps with 32 rows each, of which the second has one.
+        let mut problem = Problem::new(1, 33, 1, 128);
+        problem.kv_heads = 1;
+        problem.lengths = Lengths::Same {
+            batch: 1,
+            queries: 1,
+            keys: 300,
+        };
+        (problem.cache, problem.scoring.sinks) = (Cache::E4m3, true);
+        self.dealt(&problem, 3, 1);
     }
 
     /// Tiles of two and four key heads that lie next to each other: packed and in pages, one tile of these heads and several, of 16 and of 8
@@ -315,6 +325,22 @@ impl Cases {
         let mut problem = Problem::ragged(lengths, 2, 64);
         problem.page_size = Some(16);
         self.dealt(&problem, 9, 1);
+        // Shares of 17 key blocks become two tiles of 9.
+        let mut problem = Problem::ragged(vec![(1, 576); 15], 1, 64);
+        problem.page_size = Some(32);
+        self.on_decode(&problem, |shape, _| {
+            let shape = DecodeShape {
+                keys: 64,
+                stages: 2,
+                ..shape
+            };
+            let grid = Grid {
+                blocks: 8,
+                least: 1,
+                combine: Combine::Launch,
+            };
+            (shape, grid)
+        });
     }
 
     fn decode_heads(&mut self) {

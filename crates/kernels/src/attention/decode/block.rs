@@ -26,6 +26,9 @@ type OnRows<'s, 'k> = &'s dyn Fn(&SharedTile<'k, f16>, Val<'k, u32>, Bool<'k>);
 /// Puts new keys and values into a stage, of which this is the first key.
 type OnNew<'s, 'k> = &'s dyn Fn(&SharedTile<'k, f16>, Val<'k, u32>);
 
+/// Registers of a thread that copies, and of one that multiplies, where warps have 32 rows.
+const REGISTERS: [u32; 2] = [56, 224];
+
 /// The kernel for queries and results of `T`, with products of `M`.
 pub(super) fn emit<'k, T: Element, M: Element>(
     k: &Kernel<'k>,
@@ -53,6 +56,7 @@ pub(super) fn emit<'k, T: Element, M: Element>(
     let work = Work::new(k, shape, args, scores);
     let begin = (k.block().x * work.share).named("begin");
     let warp = k.warp_uniform();
+    let tall = shape.row_blocks > 1;
     // Found before the launch before has ended, where nothing has to be read for it.
     let at = (!shape.ragged()).then(|| work.locate(begin));
     if shape.overlaps(scores.scoring) {
@@ -61,16 +65,19 @@ pub(super) fn emit<'k, T: Element, M: Element>(
     k.if_(begin.lt(work.total), || {
         let at = at.unwrap_or_else(|| work.locate(begin));
         k.if_else(
-            warp.eq(shape.warps),
+            warp.ge(shape.warps),
             || {
                 k.comment("the copies");
+                if tall {
+                    k.give_registers(REGISTERS[0]);
+                }
                 let copies = Copies {
                     k: *k,
                     shape,
                     args,
                     fill: ring.producer(),
                 };
-                k.if_(k.lane().eq(0), || {
+                k.if_(warp.eq(shape.warps) & k.lane().eq(0), || {
                     work.each_part(at, begin, |part| copies.part(part));
                     copies.fill.drain();
                 });
@@ -78,6 +85,9 @@ pub(super) fn emit<'k, T: Element, M: Element>(
             },
             || {
                 k.comment("the products");
+                if tall {
+                    k.take_registers(REGISTERS[1]);
+                }
                 let stages = ring.consumer();
                 work.each_part(at, begin, |part| {
                     fill(part, &queries);

@@ -22,6 +22,7 @@ use super::shape::{Appended, Appender, Combine, DecodeShape, Grid, Storage};
 use crate::attention::cache::Cache;
 use crate::attention::problem::{Lengths, Mask, Problem};
 use crate::family::Target;
+use heist_builder::Feature;
 
 /// Bytes of a key block that a multiprocessor reads in a nanosecond when all read:
 /// 4.4 TB/s over 132 of them.
@@ -64,6 +65,7 @@ pub fn decode_shape(problem: &Problem, target: Target) -> DecodeShape {
         head_dim: problem.head_dim,
         value_dim: problem.value_dim(),
         down,
+        row_blocks: 1,
         warps,
         heads: 1,
         twins: false,
@@ -87,6 +89,19 @@ pub fn decode_shape(problem: &Problem, target: Target) -> DecodeShape {
             down: 2,
             warps: 8,
             heads: 2,
+            ..shape
+        },
+        false => shape,
+    };
+    // Keys of 8 bits take longer to be turned into halves than to come: once for 32 rows.
+    let tall = shape.cache == Cache::E4m3
+        && shape.head_rows() > 16
+        && shape.warps == 8
+        && target.arch.supports(Feature::Setmaxnreg);
+    let shape = match tall {
+        true => DecodeShape {
+            row_blocks: 2,
+            down: shape.down / 2,
             ..shape
         },
         false => shape,

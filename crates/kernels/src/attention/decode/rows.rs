@@ -30,9 +30,9 @@ pub(super) struct Rows<'k, T: Element> {
     panel: Val<'k, u32>,
     chunk: Val<'k, u32>,
     queries: Queries<'k, T>,
-    seen: [[KeyRange<'k>; 2]; 1],
+    seen: Vec<[KeyRange<'k>; 2]>,
     /// What becomes of the scores, where something does, and the factor of the products.
-    rules: Option<[[Rules<'k>; 2]; 1]>,
+    rules: Option<Vec<[Rules<'k>; 2]>>,
     scale: Val<'k, f32>,
     softmax: Softmax<'k>,
     results: WarpTile<'k>,
@@ -91,9 +91,9 @@ impl<'k, T: Element> Rows<'k, T> {
         warp: Val<'k, u32>,
     ) -> Self {
         let (down, across) = (warp % shape.down, warp / shape.down);
-        let row = down * 16;
+        let row = down * (16 * shape.row_blocks);
         let source = queries.a_rows(row);
-        let queries = if shape.head_dim <= 128 {
+        let queries = if shape.row_blocks == 1 && shape.head_dim <= 128 {
             let steps = 0..shape.head_dim / 16;
             Queries::Registers(steps.map(|step| source.fragment(0, step)).collect())
         } else {
@@ -103,7 +103,8 @@ impl<'k, T: Element> Rows<'k, T> {
         let [head, head_row] = part.own(row);
         let piece = head * shape.head_chunks();
         let own = part.first_row + head_row + Accumulator::row(k);
-        let seen = [0, 8].map(|down| mask.seen_by((own + down) / args.group));
+        let seen = (0..shape.row_blocks)
+            .map(|m| [0, 8].map(|down| mask.seen_by((own + (16 * m + down)) / args.group)));
         let rule = |down: u32| {
             scores.rules(|tables| ScoreRow {
                 sequence: part.sequence.number,
@@ -118,7 +119,7 @@ impl<'k, T: Element> Rows<'k, T> {
                 tables,
             })
         };
-        let rules = || Some([[rule(0)?, rule(8)?]]);
+        let rules = |m: u32| Some([rule(16 * m)?, rule(16 * m + 8)?]);
         let of_head = |scales: Ptr<'k, Global, f32>| scales.at(part.key_head(row)).load();
         let (scale, value_scale) = match shape.cache {
             Cache::Same | Cache::Latent => (args.scale, None),
@@ -135,11 +136,11 @@ impl<'k, T: Element> Rows<'k, T> {
             panel: piece / 8,
             chunk: piece % 8,
             queries,
-            seen: [seen],
-            rules: rules(),
+            seen: seen.collect(),
+            rules: (0..shape.row_blocks).map(rules).collect(),
             scale,
-            softmax: Softmax::new(k, scores.factor(scale), 1),
-            results: WarpTile::zero(k, 1, (shape.head_dim / 8) as usize),
+            softmax: Softmax::new(k, scores.factor(scale), shape.row_blocks as usize),
+            results: WarpTile::zero(k, shape.row_blocks as usize, (shape.head_dim / 8) as usize),
             value_scale,
         }
     }
@@ -192,7 +193,7 @@ impl<'k, T: Element> Rows<'k, T> {
         let keys = stage.b_rows(first_row);
         for panel in 0..shape.head_panels() {
             for step in 0..shape.steps(panel) {
-                let left = self.queries(panel * (PANEL / 16) + step);
+                let left = self.queries(0, panel * (PANEL / 16) + step);
                 for pair in 0..shape.cols() / 16 {
                     let right = keys.fragments(pair + panel * (shape.keys / 16), step);
                     multiply(&scores, pair, &left, &right);
@@ -236,10 +237,10 @@ impl<'k, T: Element> Rows<'k, T> {
         self.softmax.admit(scores, &self.results);
     }
 
-    /// The left fragment of 16 elements.
-    pub(super) fn queries(&self, step: u32) -> FragmentA<'k, T> {
+    /// The left fragment of a block of 16 rows and 16 elements.
+    pub(super) fn queries(&self, block: u32, step: u32) -> FragmentA<'k, T> {
         match &self.queries {
-            Queries::Shared(source) => source.fragment(0, step),
+            Queries::Shared(source) => source.fragment(block, step),
             Queries::Registers(kept) => kept[step as usize],
         }
     }

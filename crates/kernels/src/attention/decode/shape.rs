@@ -26,9 +26,12 @@ pub struct DecodeShape {
     pub head_dim: u32,
     /// Elements of a head of values and results: as many, or of a latent cache a multiple of 128 up to 512.
     pub value_dim: u32,
-    /// Warps with 16 rows of their own: 1, 2 or 4. The others share their rows and have
+    /// Warps with rows of their own: 1, 2 or 4. The others share their rows and have
     /// other keys.
     pub down: u32,
+    /// Blocks of 16 rows that a warp has: 1, or 2 over keys of 8 bits, which it then turns into halves once for both. Its registers
+    /// are those that the warps beside the one that copies give away.
+    pub row_blocks: u32,
     /// Warps that multiply: 4 or 8. A latent cache has 8, and takes no notice of this.
     pub warps: u32,
     /// Key heads of a tile, which lie next to each other in memory: 1, or as many as `down`. A warp
@@ -106,6 +109,15 @@ impl DecodeShape {
                 self.down
             ));
         }
+        if !matches!(self.row_blocks, 1 | 2)
+            || self.row_blocks == 2
+                && (self.cache != Cache::E4m3 || self.warps != 8 || self.heads != 1)
+        {
+            return fail(format!(
+                "{} blocks of 16 rows a warp: one can be had, or two with 8 warps over 8-bit keys of one head",
+                self.row_blocks
+            ));
+        }
         if !matches!(self.warps, 4 | 8) {
             return fail(format!(
                 "{} warps that multiply: 4 or 8 can be had",
@@ -165,7 +177,7 @@ impl DecodeShape {
 
     /// Rows of a tile: query heads of a group by queries, of each of its key heads.
     pub fn rows(&self) -> u32 {
-        16 * self.down
+        16 * self.row_blocks * self.down
     }
 
     /// Rows of a tile that are of one key head.
@@ -217,6 +229,7 @@ impl DecodeShape {
         match self.cache {
             // Registers change hands between warpgroups.
             Cache::Latent => 32 * (self.consumers() + 4),
+            _ if self.row_blocks == 2 => 32 * (self.warps + 4),
             _ => 32 * (self.warps + 1),
         }
     }
@@ -350,6 +363,9 @@ impl fmt::Display for DecodeShape {
         }
         if self.warps != 4 && self.cache != Cache::Latent {
             write!(f, ", {} warps", self.warps)?;
+        }
+        if self.row_blocks > 1 {
+            write!(f, ", {} rows a warp", 16 * self.row_blocks)?;
         }
         if self.cache != Cache::Same {
             write!(f, " {}", self.cache)?;

@@ -66,7 +66,8 @@ impl<'k> Rows<'k, f16> {
         first: Val<'k, u32>,
         masked: Bool<'k>,
     ) {
-        let scores = WarpTile::zero(&self.kernel(), 1, (self.shape().cols() / 8) as usize);
+        let (high, wide) = (self.shape().row_blocks, self.shape().cols() / 8);
+        let scores = WarpTile::zero(&self.kernel(), high as usize, wide as usize);
         self.tiny_scores(stage, &scores);
         self.admit(&scores, first, masked);
         self.tiny_values(stage, &scores, self.softmax());
@@ -80,7 +81,10 @@ impl<'k> Rows<'k, f16> {
         let row = self.first_row() + self.panel() * self.shape().key_rows() + (lane & 15);
         let chunk = self.chunk() + (lane >> 4);
         for step in (0..self.shape().head_dim / GROUP).step_by(2) {
-            let left = [step, step + 1].map(|step| self.queries(step));
+            let left = [step, step + 1].map(|step| {
+                let blocks = 0..self.shape().row_blocks;
+                blocks.map(|m| self.queries(m, step)).collect::<Vec<_>>()
+            });
             let (panel, within) = (step / 8, step % 8);
             for pair in 0..self.shape().cols() / 16 {
                 let (down, right) = self.shape().place_of_keys(pair);
@@ -90,8 +94,10 @@ impl<'k> Rows<'k, f16> {
                 for (index, word) in words.into_iter().enumerate() {
                     let right = FragmentB::from_pairs(word.bitcast::<u32>().unpack_four::<E4m3>());
                     let (block, group) = (index & 1, index >> 1);
-                    if let Some(sums) = scores.block(0, 2 * pair as usize + block) {
-                        sums.mma(&left[group], &right);
+                    for (m, left) in left[group].iter().enumerate() {
+                        if let Some(sums) = scores.block(m, 2 * pair as usize + block) {
+                            sums.mma(left, &right);
+                        }
                     }
                 }
             }
@@ -112,8 +118,9 @@ impl<'k> Rows<'k, f16> {
         let row = self.first_row() + values + (lane & 15);
         let chunk = self.chunk() + (lane >> 4);
         for step in 0..shape.cols() / 16 {
-            let weights = softmax.weights::<f16>(scores, 0, step as usize, shape.weights);
-            let weights = weights.unwrap_or_default();
+            let weights: Vec<_> = (0..shape.row_blocks as usize)
+                .filter_map(|m| softmax.weights::<f16>(scores, m, step as usize, shape.weights))
+                .collect();
             for group in (0..shape.head_dim / GROUP).step_by(2) {
                 let (panel, within) = (group / 8, group % 8);
                 let (down, right) = shape.place_of_keys(step);
@@ -130,8 +137,10 @@ impl<'k> Rows<'k, f16> {
                     for (odd, pair) in low.into_iter().zip(high).enumerate() {
                         let right = FragmentB::from_pairs([pair.0, pair.1]);
                         let column = 2 * (group as usize + next) + odd;
-                        if let Some(sums) = self.results().block(0, column) {
-                            weights.iter().for_each(|left| sums.mma(left, &right));
+                        for (m, weights) in weights.iter().enumerate() {
+                            if let Some(sums) = self.results().block(m, column) {
+                                weights.iter().for_each(|left| sums.mma(left, &right));
+                            }
                         }
                     }
                 }
