@@ -1,6 +1,7 @@
 //! Bulk stores: the copy engine writes shared memory to global memory, and the thread that started
 //! it waits.
 
+use crate::Shared;
 use crate::kernel::{Kernel, number};
 use crate::pointer::{Global, Ptr};
 use crate::scalar::Storable;
@@ -28,6 +29,32 @@ impl<'k> Kernel<'k> {
             ],
         );
         PendingStore::commit(*self)
+    }
+
+    /// One thread starts adding `len` whole numbers of shared memory to those of global memory, as [`Kernel::store_bulk`] stores; each
+    /// is added atomically.
+    #[track_caller]
+    pub fn add_bulk(
+        &self,
+        to: Ptr<'k, Global, i32>,
+        from: Ptr<'k, Shared, i32>,
+        len: u32,
+    ) -> PendingStore<'k> {
+        self.require(Feature::BulkReduce);
+        let bytes = 4 * i64::from(len);
+        self.must_divide("the bytes of a bulk addition", bytes as u64, 16);
+        self.effect(
+            "cp.reduce.async.bulk.global.shared::cta.bulk_group.add.s32",
+            vec![to.operand(), from.operand(), number(bytes)],
+        );
+        PendingStore::commit(*self)
+    }
+
+    /// Waits until all bulk stores of this thread have been written.
+    #[track_caller]
+    pub fn wait_stores_written(&self) {
+        self.require(Feature::BulkCopy);
+        self.effect("cp.async.bulk.wait_group", vec![number(0)]);
     }
 
     /// Waits until all bulk stores of this thread but the newest `newer` have read their source, so

@@ -183,6 +183,32 @@ fn fixed_point_sums_do_not_depend_on_the_order() {
     }
 }
 
+/// Sums in fixed point are those in f32, but for what they are rounded to: those of few keys, which are converted, and of many, which
+/// are rounded by an addition.
+#[test]
+fn fixed_point_is_as_exact_as_f32() {
+    let device = common::device("sim:h200");
+    for keys in [10, 400] {
+        let [float, fixed] = [Sums::Float, Sums::Fixed].map(|sums| {
+            let mut attention = Problem::new(1, 1, 20, 64);
+            attention.lengths = Lengths::Same {
+                batch: 1,
+                queries: 20,
+                keys,
+            };
+            let job = right(&Backward { attention, sums }, "wgmma", &device);
+            let dq = job.data("dq").expect("it");
+            dq.iter()
+                .map(|bits| dq.ty().to_f64(bits))
+                .collect::<Vec<_>>()
+        });
+        let square = |sum: f64, one: f64| sum + one * one;
+        let apart = float.iter().zip(&fixed).map(|(a, b)| a - b);
+        let apart = (apart.fold(0.0, square) / float.iter().copied().fold(0.0, square)).sqrt();
+        assert!(apart < 1e-4, "{keys} keys: {apart}");
+    }
+}
+
 /// A gradient that is not finite is told, and no whole number in its place.
 #[test]
 fn an_infinite_gradient_is_not_lost_in_fixed_point() {

@@ -79,8 +79,9 @@ fn piece<'k, T: Element>(k: &Kernel<'k>, args: &QueryGradientArgs<On<'k>>, shape
             .at(which * layout::PIECE);
         let [row, col] = layout::corner(shape.head_dim, which, thread);
         let factors = [0, 8].map(|down| factor(args, &shape, number + row + down));
+        let way = layout::Way::of(shape.sums, shape.head_dim);
         let parts: Vec<_> = (0..layout::PARTS)
-            .map(|part| layout::load(from, shape.sums, thread, part))
+            .map(|part| layout::load(from, way, thread, part))
             .collect();
         for (at, factor) in factors.into_iter().enumerate() {
             let row = first + row + 8 * at as u32;

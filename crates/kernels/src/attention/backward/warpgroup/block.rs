@@ -1,6 +1,7 @@
 //! The work of a block on a tile: a producer thread issues copies, and consumer warpgroups process
 //! the blocks of queries as they arrive.
 
+use super::layout::{PIECE, Way};
 use super::shape::{
     GROUPS, HalfTile, KEYS, PANEL, REGISTERS, RowArray, STAGES, WarpgroupArgs, WarpgroupShape,
 };
@@ -12,8 +13,8 @@ use crate::attention::mask::MaskArgs;
 use crate::attention::params::Element;
 use crate::attention::problem::Layout;
 use heist_builder::{
-    Bool, BulkConsumer, BulkPipeline, BulkProducer, Kernel, Landing, NamedBarrier, On, SharedTile,
-    TensorMapRef, TileLayout, TileSpec, Transaction, Val, Var, f16,
+    Bool, BulkConsumer, BulkPipeline, BulkProducer, Kernel, Landing, NamedBarrier, On, SharedArray,
+    SharedTile, TensorMapRef, TileLayout, TileSpec, Transaction, Val, Var, f16,
 };
 
 /// Queries, and their log-sum-exps.
@@ -65,6 +66,8 @@ pub(super) struct Block<'p, 'k> {
     /// Gradients of scores: keys down, queries across, panel below panel; twice, for
     /// one warpgroup may still read the last block's while the other writes the next.
     stage: SharedTile<'k, f16>,
+    /// What the copy engine adds to the sums, until it has read it.
+    outbox: Option<SharedArray<'k, i32>>,
     /// The number of this thread's warpgroup; the last one copies.
     group: Val<'k, u32>,
     /// Where both warpgroups wait until all gradients of scores are there.
@@ -159,7 +162,7 @@ impl<'k, T: Element> Pass<'_, '_, 'k, T> {
                 met.sync();
                 work.ask_queries(&stage, self.keys);
                 work.add_keys(&queries);
-                work.add_queries(args.sums, of.number, steps);
+                work.add_queries(args.sums, of.number, steps, self.block.outbox);
                 work.wait();
             });
         });
@@ -180,6 +183,8 @@ impl<'p, 'k> Block<'p, 'k> {
             queries: rings.queries.consumer(),
             gradients: rings.gradients.consumer(),
             stage: k.tile(stage),
+            outbox: (Way::of(shape.sums, shape.head_dim) == Way::Bulk)
+                .then(|| k.shared_aligned("outbox", GROUPS * PIECE, 128)),
             group: k.warp_uniform() / 4,
             met: k.named_barrier(128 * GROUPS),
         }
@@ -351,6 +356,9 @@ impl<'p, 'k> Block<'p, 'k> {
         });
         k.comment("store");
         work.store(args, place);
+        if self.outbox.is_some() {
+            k.if_(k.lane().eq(0), || k.wait_stores_written());
+        }
     }
 
     /// Both warpgroups clear the rows of a tile that are not `inside`.

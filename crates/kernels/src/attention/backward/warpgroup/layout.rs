@@ -6,21 +6,45 @@
 //! four numbers: two neighbours, and the two 8 rows further down.
 
 use crate::attention::backward::problem::Sums;
-use heist_builder::{Global, Ptr, Val};
+use heist_builder::{Global, Ptr, Shared, Val};
 
 /// Numbers of a piece.
 pub(in crate::attention::backward) const PIECE: u32 = 64 * 64;
 /// Columns that a thread has four numbers of.
 const COLUMNS: u32 = 8;
+
 /// Threads of a warpgroup.
 const THREADS: u32 = 128;
 
-/// The four numbers of thread `thread` of the columns `index`, next to each other, to be added in one instruction.
+/// How a block's dQ is added to the sums.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(in crate::attention::backward) enum Way {
+    /// Floats, four in one instruction.
+    Floats,
+    /// Whole numbers, two in one instruction.
+    Pairs,
+    /// Whole numbers that the copy engine adds, a warp's at a time.
+    Bulk,
+}
+
+impl Way {
+    /// With heads of 64 elements a block has twice the exponentials, which wait for the unit that conversions wait for: there additions by
+    /// threads, which wait for conversions, are the slower ones, by 2 to 4 in a hundred. With heads of 128 it is the other way round, by 3 to 7.
+    pub(in crate::attention::backward) fn of(sums: Sums, head_dim: u32) -> Way {
+        match (sums, head_dim) {
+            (Sums::Float, _) => Way::Floats,
+            (Sums::Fixed, ..=64) => Way::Bulk,
+            (Sums::Fixed, _) => Way::Pairs,
+        }
+    }
+}
+
+/// Where the four numbers of thread `thread` of the columns `index` are: next to each other, to be added in one instruction.
 fn four<'k>(piece: Ptr<'k, Global, f32>, thread: Val<'k, u32>, index: u32) -> Ptr<'k, Global, f32> {
     piece.at(index * 4 * THREADS).at(thread * 4)
 }
 
-/// The same in fixed point: two and two, which are added as one number of 64 bits, so that neighbours of a warp are next to each other.
+/// The same in pairs: two and two, which are added as one number of 64 bits, so that neighbours of a warp are next to each other.
 fn twos<'k>(
     piece: Ptr<'k, Global, f32>,
     thread: Val<'k, u32>,
@@ -29,6 +53,14 @@ fn twos<'k>(
     let first = piece.at(index * 4 * THREADS).at(thread * 2);
     [0, 2 * THREADS].map(|further| first.at(further).cast())
 }
+
+/// The same for the copy engine: those of a warp are next to each other.
+fn of_warp(thread: Val<'_, u32>, index: u32) -> Val<'_, u32> {
+    (thread >> 5) * WARP + (thread & 31) * 4 + index * 128
+}
+
+/// Numbers of a warp in a piece.
+const WARP: u32 = PIECE / 4;
 
 /// Two whole numbers as one of 64 bits: the second times 2^32, plus the first. Sums of these are the sums of both, as long as
 /// neither overflows.
@@ -44,41 +76,71 @@ fn part<'k>(both: Val<'k, u64>) -> [Val<'k, i32>; 2] {
     [low, high - (low >> 31)]
 }
 
-/// Adds what a thread has of 8 columns of a piece. `steps` are those of its two rows.
+/// What whole numbers need: the steps of a thread's two rows, and where they are until the copy engine has read them, if it adds them.
+pub(super) struct Fixed<'k> {
+    pub(super) steps: [Val<'k, f32>; 2],
+    pub(super) outbox: Option<Ptr<'k, Shared, i32>>,
+}
+
+/// Adds what a thread has of a piece, [`PARTS`] times four numbers.
 pub(super) fn add<'k>(
     piece: Ptr<'k, Global, f32>,
     thread: Val<'k, u32>,
-    index: u32,
-    values: [Val<'k, f32>; 4],
-    steps: Option<[Val<'k, f32>; 2]>,
+    parts: &[[Val<'k, f32>; 4]],
+    fixed: Option<Fixed<'k>>,
 ) {
-    match steps {
-        None => {
-            four(piece, thread, index).reduce_add_vec(values);
+    let Some(Fixed { steps, outbox }) = fixed else {
+        for (index, values) in (0..).zip(parts) {
+            four(piece, thread, index).reduce_add_vec(*values);
         }
-        Some(steps) => {
-            let pairs = values.chunks_exact(2).zip(steps);
-            for (to, (pair, step)) in twos(piece, thread, index).into_iter().zip(pairs) {
-                let whole = |value: Val<'k, f32>| (value * step).nearest();
-                to.reduce_add(join(whole(pair[0]), whole(pair[1])));
-            }
+        return;
+    };
+    let whole = |[a, b, c, d]: [Val<'k, f32>; 4]| {
+        let [above, below] = steps;
+        [a * above, b * above, c * below, d * below].map(Val::nearest)
+    };
+    let Some(outbox) = outbox else {
+        for (index, values) in (0..).zip(parts) {
+            let [a, b, c, d] = whole(*values);
+            let [above, below] = twos(piece, thread, index);
+            above.reduce_add(join(a, b));
+            below.reduce_add(join(c, d));
         }
+        return;
+    };
+    let k = thread.kernel();
+    let first_lane = k.lane().eq(0);
+    k.if_(first_lane, || k.wait_stores_read(0));
+    k.sync_warp();
+    for (index, values) in (0..).zip(parts) {
+        outbox.at(of_warp(thread, index)).store_vec(whole(*values));
     }
+    k.fence_async_shared();
+    k.sync_warp();
+    k.if_(first_lane, || {
+        let first = of_warp(thread, 0);
+        k.add_bulk(piece.at(first).cast(), outbox.at(first), WARP)
+            .in_flight();
+    });
 }
 
 /// What a thread has of 8 columns of a piece, as sums in f32 or still in units of their
 /// rows.
 pub(in crate::attention::backward) fn load<'k>(
     piece: Ptr<'k, Global, f32>,
-    sums: Sums,
+    way: Way,
     thread: Val<'k, u32>,
     index: u32,
 ) -> [Val<'k, f32>; 4] {
-    match sums {
-        Sums::Float => four(piece, thread, index).load_vec_readonly(),
-        Sums::Fixed => {
+    match way {
+        Way::Floats => four(piece, thread, index).load_vec_readonly(),
+        Way::Pairs => {
             let pairs = twos(piece, thread, index).map(|from| part(from.load_readonly()));
             [pairs[0][0], pairs[0][1], pairs[1][0], pairs[1][1]].map(Val::cast)
+        }
+        Way::Bulk => {
+            let four = piece.at(of_warp(thread, index)).cast::<i32>();
+            four.load_vec_readonly::<4>().map(Val::cast)
         }
     }
 }

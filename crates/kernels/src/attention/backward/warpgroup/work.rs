@@ -1,7 +1,7 @@
 //! The mainloop of a warpgroup over its 64 keys.
 
 use super::block::{KeyTile, QueryBlock};
-use super::layout::{self, PARTS, PIECE};
+use super::layout::{self, Fixed, PARTS, PIECE};
 use super::shape::{KEYS, PANEL, WarpgroupArgs, WarpgroupShape};
 use crate::attention::backward::problem::Sums;
 use crate::attention::params::Element;
@@ -221,17 +221,20 @@ impl<'k, T: Element> Work<'k, T> {
         sums: Ptr<'k, Global, f32>,
         number: Val<'k, u32>,
         steps: Option<[Val<'k, f32>; 2]>,
+        outbox: Option<SharedArray<'k, i32>>,
     ) {
         let product = self.dq.settled(1);
         let thread = self.thread();
         let piece = sums
             .at(number.mul_wide(self.shape.head_dim))
             .at(self.group * PIECE);
-        for index in 0..PARTS {
-            if let Some(block) = product.block(0, index as usize) {
-                layout::add(piece, thread, index, block.get(), steps);
-            }
-        }
+        let parts: Vec<_> = (0..PARTS as usize)
+            .filter_map(|index| product.block(0, index))
+            .map(|block| block.get())
+            .collect();
+        let outbox = outbox.map(|outbox| outbox.at(self.group * PIECE));
+        let fixed = steps.map(|steps| Fixed { steps, outbox });
+        layout::add(piece, thread, &parts, fixed);
     }
 
     /// Waits for all products.
