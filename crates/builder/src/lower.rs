@@ -165,6 +165,11 @@ fn lay_out(rec: &Recorder, header: &Header<'_>) -> Result<SharedLayout, BuildErr
         };
         return Err(BuildError::at(problem, header.place));
     }
+    // Static ones are declared as the kernel asked for them, with padding between.
+    let declared = pieces.iter().fold(0u64, |end, piece| {
+        end.next_multiple_of(piece.align.into())
+            .saturating_add(piece.bytes)
+    });
     let mut taken = HashSet::new();
     let names = pieces
         .iter()
@@ -175,7 +180,7 @@ fn lay_out(rec: &Recorder, header: &Header<'_>) -> Result<SharedLayout, BuildErr
         offsets,
         total,
         align: pieces.iter().map(|piece| piece.align).max().unwrap_or(16),
-        dynamic: total > u64::from(rec.arch.limits().shared_static),
+        dynamic: total.max(declared) > u64::from(rec.arch.limits().shared_static),
     })
 }
 

@@ -316,6 +316,12 @@ fn over_48_kib_becomes_dynamic() {
         (small.launch.static_shared, small.launch.dynamic_shared),
         (4400, 0)
     );
+    // With the padding before `second` as it is declared, 49,424 bytes would be static.
+    let padded = build(12_100).expect("fits");
+    assert_eq!(
+        (padded.launch.static_shared, padded.launch.dynamic_shared),
+        (0, 48_800)
+    );
     let large = build(20_000).expect("fits");
     assert_eq!(
         (large.launch.static_shared, large.launch.dynamic_shared),
