@@ -62,6 +62,8 @@ pub struct Job {
     pub work: Work,
     /// The buffers, by name.
     pub buffers: Vec<NamedBuffer>,
+    /// Names of those that are scratch memory: what is in them afterwards does not matter, and may depend on who was first.
+    pub scratch: Vec<String>,
     /// The launches.
     pub steps: Vec<Step>,
 }
@@ -157,6 +159,14 @@ pub fn buffer(name: &str) -> Arg {
 }
 
 impl Job {
+    /// The buffers that are its results.
+    pub fn results(&self) -> impl Iterator<Item = &NamedBuffer> {
+        let result = |buffer: &&NamedBuffer| {
+            buffer.role.is_read_back() && !self.scratch.contains(&buffer.name)
+        };
+        self.buffers.iter().filter(result)
+    }
+
     /// A job without buffers and steps.
     pub fn new(name: impl Into<String>, work: Work) -> Job {
         Job {

@@ -85,6 +85,7 @@ impl LaunchPlan {
         let buffers = job.buffers.iter().map(|buffer| BufferSpec {
             name: buffer.name.clone(),
             purpose: match buffer.role {
+                _ if job.scratch.contains(&buffer.name) => Purpose::Workspace,
                 Role::In => Purpose::Input,
                 Role::Out => Purpose::Output,
                 Role::InOut => Purpose::Updated,
@@ -142,6 +143,9 @@ impl LaunchPlan {
                 let zeros = || Buffer::zeros(spec.element, spec.len);
                 contents(&spec.name).unwrap_or_else(zeros)
             };
+            if spec.purpose == Purpose::Workspace {
+                job.scratch.push(spec.name.clone());
+            }
             let (role, data) = match spec.purpose {
                 Purpose::Input => (Role::In, given()),
                 Purpose::Updated => (Role::InOut, given()),

@@ -307,7 +307,14 @@ fn tiles_follow_the_shape() {
     // At full power large tiles are faster than what a few columns less gain in the last of many waves.
     for (m, n, k) in [(8192, 8192, 8192), (16384, 16384, 16384)] {
         let many = chosen_tiles(m, n, k);
-        assert_eq!(many, Tiling::new(128, 256, 64, 4), "{many}");
+        assert_eq!(
+            Tiling {
+                tail: false,
+                ..many
+            },
+            Tiling::new(128, 256, 64, 4),
+            "{many}"
+        );
     }
     // Registers that move from tile to tile cost more than larger tiles gain: 1.04 to 1.11 times as long.
     for (m, n, k) in [(2232, 4904, 664), (1425, 7912, 2544)] {
@@ -426,13 +433,24 @@ fn warpgroups_in_clusters() {
 
 /// Runs a multiplication on warpgroups in tiles of this shape and compares; gives the bytes of the result.
 fn right_in_tiles(problem: Gemm, tiling: &str, schedule: Option<&Schedule>, sms: u32) -> Vec<u8> {
-    let (device, mut target) = common::device("h200");
+    right_on(&common::device("h200").0, problem, tiling, schedule, sms)
+}
+
+/// The same on a device that has maybe not so many multiprocessors.
+fn right_on(
+    device: &heist_run::Device,
+    problem: Gemm,
+    tiling: &str,
+    schedule: Option<&Schedule>,
+    sms: u32,
+) -> Vec<u8> {
+    let (_, mut target) = common::device("h200");
     target.sms = sms;
     let tiling: Tiling = tiling.parse().expect("a tile shape");
     let job = job_with_tiling(&problem, tiling, schedule, target);
     let job = job.unwrap_or_else(|error| panic!("{problem} {tiling}: {error}"));
     let mut prepared = prepared(job, problem, 4);
-    common::run(&mut prepared.job, &device, &Settings::default());
+    common::run(&mut prepared.job, device, &Settings::default());
     let difference = (prepared.verify)(&prepared.job).expect("a comparison");
     assert!(
         difference.within(prepared.bound),
@@ -464,6 +482,33 @@ fn warpgroups_in_every_tile_shape() {
             let problem = Gemm::new(m, n, k, Input::Bf16, Output::Bf16, layout);
             right_in_tiles(problem, tiling, None, 2);
         }
+    }
+}
+
+/// Tiles in two and three pieces, one and two waves of them, both sides of the result at an edge, halves and floats: whoever ends last, the bits
+/// are the same.
+#[test]
+fn the_last_tiles_in_pieces_have_the_same_bits_under_every_schedule() {
+    // All pieces at once, where the longest ends last; and one after the other, where the shortest does.
+    let devices = [common::device("h200").0, common::small("h200", 1).0];
+    for (tiling, [m, n, k], output, sms) in [
+        ("wgmma:64x16x64/4/tail", [250, 30, 4096], Output::F32, 5),
+        ("wgmma:128x16x64/4/tail", [500, 30, 4088], Output::Bf16, 5),
+        (
+            "wgmma:64x16x64/3/swapped/tail",
+            [30, 250, 4096],
+            Output::Bf16,
+            5,
+        ),
+    ] {
+        let problem = Gemm::new(m, n, k, Input::Bf16, output, Layout::Nt);
+        let bits = ["direct", "ticket late"].map(|schedule| {
+            let schedule = schedule.parse().expect("a schedule");
+            let on = |device| right_on(device, problem, tiling, Some(&schedule), sms);
+            devices.each_ref().map(on)
+        });
+        let bits = bits.as_flattened();
+        assert!(bits.iter().all(|one| *one == bits[0]), "{problem} {tiling}");
     }
 }
 

@@ -22,6 +22,7 @@
 
 use super::leave::Staging;
 use super::problem::{Gemm, Major};
+use super::tail::Tail;
 use super::tiling::{Cluster, Tiling};
 use super::wgmma::{fits_levels, unshared};
 use crate::family::Target;
@@ -198,6 +199,10 @@ pub fn time_at(problem: &Gemm, tiling: &Tiling, target: Target, costs: &Costs) -
         outside: both(|copied| copied.outside),
         bytes: problem.work().bytes,
         moves: tiling.moved(problem.in_levels().into()).is_some(),
+        cut: match tiling.tail {
+            false => None,
+            true => Tail::new(tiles as u32, steps as u32, target.sms),
+        },
         astride: astride(problem),
         // Threads store what is left of a row behind the last panel of 16.
         tail: match tiling.split == 1 && !tiling.swapped && !tiling.cols.is_multiple_of(16) {
@@ -275,6 +280,8 @@ struct Load {
     bytes: f64,
     /// Whether registers move for each tile.
     moves: bool,
+    /// How the last tiles are cut.
+    cut: Option<Tail>,
     /// The part of rows that do not start with a line.
     astride: f64,
     /// Cycles that a tile takes longer.
@@ -325,10 +332,15 @@ impl Load {
             Cluster::Below | Cluster::Beside => 0.0,
             _ => costs.next,
         };
-        let whole = (self.units / (sms * blocks)).floor();
-        let rest = self.units - whole * sms * blocks;
+        let units = self.cut.as_ref().map_or(self.units, |cut| cut.whole.into());
+        let whole = (units / (sms * blocks)).floor();
+        let rest = units - whole * sms * blocks;
         let mut cycles = whole * wave(blocks, sms);
         let mut waves = whole;
+        if let Some(cut) = &self.cut {
+            cycles += wave(blocks, sms) * f64::from(cut.steps) / self.steps;
+            waves += 1.0;
+        }
         if rest > 0.0 {
             cycles += wave((rest / sms).ceil(), rest.min(sms));
             waves += 1.0;
@@ -582,7 +594,33 @@ pub fn ranked(problem: &Gemm, target: Target) -> Vec<(f64, Tiling)> {
         .map(|tiling| (time(problem, &tiling, target), tiling))
         .collect();
     timed.sort_by(|one, other| one.0.total_cmp(&other.0));
+    let cut: Vec<_> = timed
+        .iter()
+        .filter_map(|(_, tiling)| in_pieces(problem, *tiling, target))
+        .take(CUT)
+        .collect();
+    timed.extend(
+        cut.into_iter()
+            .map(|cut| (time(problem, &cut, target), cut)),
+    );
+    timed.sort_by(|one, other| one.0.total_cmp(&other.0));
     timed
+}
+
+/// Of how many tile shapes, the fastest whole ones, it is looked at whether to cut the last tiles.
+const CUT: usize = 4;
+
+/// The same with the last tiles in pieces, where that can be and gains anything.
+fn in_pieces(problem: &Gemm, tiling: Tiling, target: Target) -> Option<Tiling> {
+    let cut = tiling.tail();
+    let halves = u64::from(problem.k) * u64::from(problem.input.bytes()) / 2;
+    let steps = halves.div_ceil(tiling.depth.into()) as u32;
+    let plain = problem.batch == 1 && !problem.in_levels() && !tiling.swapped;
+    let fits = plain && cut.check().is_ok();
+    let tiles = u32::try_from(tiles(problem, &tiling))
+        .ok()
+        .filter(|_| fits)?;
+    Tail::new(tiles, steps, target.sms).map(|_| cut)
 }
 
 /// The tiles that suit.

@@ -36,6 +36,7 @@ mod row_scales;
 mod scales;
 mod space;
 mod split;
+mod tail;
 mod tiling;
 mod variant;
 pub(crate) mod warpgroup;

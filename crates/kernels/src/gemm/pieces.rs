@@ -129,7 +129,7 @@ impl<'k> Pieces<'k> {
 }
 
 /// A thread's sums in fours, as it has them for 8 columns of 64 rows: each four is saved and restored at once.
-fn fours<'k>(sums: impl Iterator<Item = Var<'k, f32>>) -> Vec<[Var<'k, f32>; 4]> {
+pub(super) fn fours<'k>(sums: impl Iterator<Item = Var<'k, f32>>) -> Vec<[Var<'k, f32>; 4]> {
     let sums: Vec<_> = sums.collect();
     sums.as_chunks().0.to_vec()
 }

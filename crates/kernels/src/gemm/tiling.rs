@@ -113,7 +113,7 @@ impl FromStr for Cluster {
 /// `/swapped` (the tile's rows are columns of the result), `/split=4` (four
 /// blocks share the depth of a tile), `/cluster=2` (two blocks copy their columns
 /// together), `/cluster=beside` (their rows), `/cluster=2x4` (eight blocks, two down and four across, both) or
-/// `/cluster=depth` (blocks that share the depth add up their sums), and `*2` (two blocks fit on a multiprocessor).
+/// `/cluster=depth` (blocks that share the depth add up their sums), `/tail` (tiles of the last wave in pieces of their depth), and `*2` (two blocks fit on a multiprocessor).
 ///
 /// ```
 /// use heist_kernels::gemm::Tiling;
@@ -141,6 +141,8 @@ pub struct Tiling {
     pub blocks: u32,
     /// Which tiles' blocks copy together.
     pub cluster: Cluster,
+    /// Whether tiles of the last wave are cut in pieces of their depth, so that every multiprocessor has as much of them.
+    pub tail: bool,
 }
 
 impl Tiling {
@@ -155,6 +157,7 @@ impl Tiling {
             split: 1,
             blocks: 1,
             cluster: Cluster::Alone,
+            tail: false,
         }
     }
 
@@ -183,6 +186,12 @@ impl Tiling {
     #[must_use]
     pub const fn cluster(self, cluster: Cluster) -> Tiling {
         Tiling { cluster, ..self }
+    }
+
+    /// The same with the tiles of the last wave in pieces of their depth.
+    #[must_use]
+    pub const fn tail(self) -> Tiling {
+        Tiling { tail: true, ..self }
     }
 
     /// Warpgroups that multiply.
@@ -336,6 +345,16 @@ impl Tiling {
                 );
             }
         }
+        if self.tail
+            && (self.split > 1
+                || self.cluster != Cluster::Alone
+                || self.blocks > 1
+                || !self.keeps())
+        {
+            return wrong(
+                "tiles of the last wave are cut where a block is alone on a multiprocessor, in no cluster, and a warpgroup has 64 rows",
+            );
+        }
         // ptxas refuses an instruction whose operands do not fit what a thread starts with.
         if self.cols / 2 + 26 > self.registers() {
             return wrong(
@@ -387,6 +406,9 @@ impl fmt::Display for Tiling {
         if self.cluster != Cluster::Alone {
             write!(f, "/cluster={}", self.cluster)?;
         }
+        if self.tail {
+            f.write_str("/tail")?;
+        }
         if self.blocks > 1 {
             write!(f, "*{}", self.blocks)?;
         }
@@ -410,6 +432,7 @@ impl FromStr for Tiling {
             for part in parts {
                 match part.split_once('=') {
                     None if part == "swapped" => tiling.swapped = true,
+                    None if part == "tail" => tiling.tail = true,
                     Some(("split", number)) => tiling.split = number.parse().ok()?,
                     Some(("cluster", word)) => tiling.cluster = word.parse().ok()?,
                     _ => return None,
@@ -420,7 +443,7 @@ impl FromStr for Tiling {
         let tiling = read().ok_or_else(|| {
             KernelError::unfit(format!(
                 "`{text}` is no tile shape on warpgroups: write one like wgmma:128x256x64/4, \
-                 behind it /swapped, /split=4, /cluster=2, /cluster=beside, /cluster=2x4, /cluster=depth or *2"
+                 behind it /swapped, /split=4, /cluster=2, /cluster=beside, /cluster=2x4, /cluster=depth, /tail or *2"
             ))
         })?;
         tiling.check()?;

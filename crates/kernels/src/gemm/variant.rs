@@ -172,6 +172,7 @@ impl Variant for Warpgroups {
         if schedule.is_some_and(alone) {
             tiling.cluster = Cluster::Alone;
         }
+        tiling.tail &= wgmma::can_cut(problem, &tiling, schedule);
         let plan = plan_with_tiling(problem, tiling, schedule, target)?;
         Ok(over_operands(plan, self.name(), problem))
     }

@@ -10,6 +10,7 @@ use super::problem::{Gemm, Input, Layout, Major, Output, Scales};
 use super::row_scales::Ahead;
 use super::scales::{BLOCK, BlockScales};
 use super::split;
+use super::tail::{Tail, TailOn, Unit};
 use super::tiling::{Cluster, Tiling};
 use super::warpgroup::{Ends, Factors, Levels, Matrices, Side, ring};
 use crate::error::KernelError;
@@ -22,7 +23,10 @@ use heist_builder::{
     WgmmaResult, bf16, f16, kernel_params,
 };
 use heist_launch::{Arg, BufferRef, Dim3, ElementType, TensorElement, TensorMap as Map};
-use heist_sched::{Policy, Schedule, Tile, TileSource, Tiled, TiledKernel, Watch};
+use heist_sched::{
+    AnyOrder, Extent, Linear, Policy, Position, Schedule, Tile, TileSource, Tiled, TiledKernel,
+    Watch,
+};
 
 kernel_params! {
     /// The kernel's parameters.
@@ -43,8 +47,12 @@ kernel_params! {
         scale_a: Global<f32>,
         /// Of B.
         scale_b: Global<f32>,
-        /// Partial sums of split-K, where the depth is split.
+        /// Partial sums of split-K, where the depth is split, or of the last tiles, where these are cut.
         partial: Global<f32>,
+        /// Which pieces the last tiles are cut in.
+        tail: Global<u32>,
+        /// How many pieces of each tile have arrived.
+        arrived: Global<u32>,
         /// Rows of the result.
         m: u32,
         /// Its columns.
@@ -55,7 +63,7 @@ kernel_params! {
         k: u32,
         /// Steps of the depth, each a stage.
         steps: u32,
-        /// Steps of a share.
+        /// Steps of a share; where the last tiles are cut, how many are whole.
         share: u32,
         /// The factor of the product.
         alpha: f32,
@@ -136,6 +144,8 @@ struct Form {
     even: [bool; 2],
     /// Whether the depth is so short that stores take a good part of a tile's time.
     short: bool,
+    /// Axes of the grid of tiles.
+    rank: u32,
 }
 
 /// Such a depth, in elements of 16 bits.
@@ -195,6 +205,7 @@ impl Form {
                 clipped || problem.n.is_multiple_of(across),
             ],
             short: problem.k <= SHORT * 2 / problem.input.bytes(),
+            rank: 1 + u32::from(tiles(problem, tiling).y > 1),
         })
     }
 }
@@ -278,8 +289,16 @@ fn build_typed<H: WgmmaInput, O: Stored>(
     arch: Arch,
 ) -> Result<TiledKernel<WgmmaArgs>, BuildError> {
     let tiling = &form.tiling;
-    let tiled = Tiled::<WgmmaArgs>::new("gemm_wgmma", tiles)
-        .schedule(schedule)
+    // Tiles and pieces of them are in a row, and the body says which tile that is.
+    let in_a_row = || Schedule {
+        order: AnyOrder::new(Linear),
+        ..schedule.clone()
+    };
+    let dealt = match tiling.tail {
+        false => Tiled::<WgmmaArgs>::new("gemm_wgmma", tiles).schedule(schedule),
+        true => Tiled::<WgmmaArgs>::new("gemm_wgmma", tiles).schedule(&in_a_row()),
+    };
+    let tiled = dealt
         .block(tiling.threads())
         .min_blocks(tiling.blocks)
         .state(state_words(tiling));
@@ -310,8 +329,20 @@ fn build_typed<H: WgmmaInput, O: Stored>(
             (true, true) => wait(k),
             (true, false) => overlap(k),
         }
-        let body = |tile, next: &dyn Fn()| {
-            let factors = factors(&args, form, tile);
+        let tail = tiling.tail.then(|| {
+            TailOn::new(
+                k,
+                tiling,
+                [args.tail, args.arrived],
+                args.partial,
+                args.share,
+            )
+        });
+        let place = |tile| Place::new(k, &args, form, schedule, tail.as_ref(), tile);
+        let body = |handed, next: &dyn Fn()| {
+            let tile = place(handed);
+            let factors_of = |tile| factors(&args, form, tile);
+            let factors = factors_of(tile);
             let ahead = |row| {
                 read_ahead(
                     k,
@@ -323,11 +354,23 @@ fn build_typed<H: WgmmaInput, O: Stored>(
             let levels = levels(&args, form);
             ends.tile::<H, _>(factors, levels, next, ahead, |sums, row, read| {
                 k.comment("the epilogue");
+                // Read once more: beside the sums there are few registers for it.
+                let (tile, factors) = match tail {
+                    None => (tile, factors),
+                    Some(_) => {
+                        let tile = place(handed);
+                        (tile, factors_of(tile))
+                    }
+                };
                 let at = OutputOrigin::new(&factors, tile, row);
+                let leave = || at.leave::<O>(k, &args, form, staged, sums, read);
                 match (form.way, &meet) {
                     (Way::Shares, _) => at.share(k, &args, tiling, sums),
                     (_, Some(meet)) => meet.send(row, sums),
-                    _ => at.leave::<O>(k, &args, form, staged, sums, read),
+                    _ => match (&tail, tile.unit) {
+                        (Some(tail), Some(unit)) => tail.store(&unit, sums, leave),
+                        _ => leave(),
+                    },
                 }
             });
             if let Some(meet) = &meet {
@@ -343,7 +386,7 @@ fn build_typed<H: WgmmaInput, O: Stored>(
                 });
             }
         };
-        let done = tiles.each_followed(body, |tile| ends.begin(factors(&args, form, tile)));
+        let done = tiles.each_followed(body, |tile| ends.begin(factors(&args, form, place(tile))));
         ends.finish();
         if let Some(staged) = staged {
             staged.finish();
@@ -416,9 +459,54 @@ fn levels<'k>(args: &WgmmaArgs<On<'k>>, form: &Form) -> Levels<'k> {
     }))
 }
 
+/// Where a tile is, or the tile that a piece is of.
+#[derive(Clone, Copy)]
+struct Place<'k> {
+    at: Position<'k>,
+    /// What is handed out, where the last tiles are cut.
+    unit: Option<Unit<'k>>,
+}
+
+impl<'k> Place<'k> {
+    fn new(
+        k: &Kernel<'k>,
+        args: &WgmmaArgs<On<'k>>,
+        form: &Form,
+        schedule: &Schedule,
+        tail: Option<&TailOn<'k>>,
+        tile: Tile<'k>,
+    ) -> Place<'k> {
+        let Some(tail) = tail else {
+            let Tile { x, y, z, .. } = tile;
+            let at = Position { x, y, z };
+            return Place { at, unit: None };
+        };
+        let unit = tail.unit(tile.x, args.steps);
+        let [high, wide] = match form.tiling.swapped {
+            false => [args.m, args.n],
+            true => [args.n, args.m],
+        };
+        let [x, y] = [(wide, form.tiling.cols), (high, form.tiling.rows)]
+            .map(|(all, own)| (all + (own - 1)) / own);
+        let extent = Extent {
+            x,
+            y,
+            count: x * y,
+            rank: form.rank,
+            table: args.tail,
+        };
+        let at = schedule.order.emit(k, unit.tile, &extent);
+        Place {
+            at,
+            unit: Some(unit),
+        }
+    }
+}
+
 /// What a tile multiplies.
-fn factors<'k>(args: &WgmmaArgs<On<'k>>, form: &Form, tile: Tile<'k>) -> Factors<'k> {
+fn factors<'k>(args: &WgmmaArgs<On<'k>>, form: &Form, place: Place<'k>) -> Factors<'k> {
     let [rows, cols] = form.majors;
+    let tile = place.at;
     let k = tile.x.kernel();
     let (number, share) = match (form.batched, form.tiling.split) {
         (false, _) => (k.c(0), tile.z),
@@ -438,7 +526,10 @@ fn factors<'k>(args: &WgmmaArgs<On<'k>>, form: &Form, tile: Tile<'k>) -> Factors
             let from = share * args.share;
             (from, left(args.steps, from).min(args.share))
         }
-        _ => (k.c(0), args.steps),
+        _ => match place.unit {
+            None => (k.c(0), args.steps),
+            Some(unit) => (unit.from, unit.steps),
+        },
     };
     Factors {
         left: side(args.left, rows, tile.y * form.tiling.rows),
@@ -462,13 +553,13 @@ struct OutputOrigin<'k> {
 
 impl<'k> OutputOrigin<'k> {
     /// That of the 64 rows of a tile from `row` on.
-    fn new(factors: &Factors<'k>, tile: Tile<'k>, row: Val<'k, u32>) -> OutputOrigin<'k> {
+    fn new(factors: &Factors<'k>, tile: Place<'k>, row: Val<'k, u32>) -> OutputOrigin<'k> {
         OutputOrigin {
             row: factors.left.first + row,
             col: factors.right.first,
             cols: None,
             number: factors.left.number,
-            share: tile.z,
+            share: tile.at.z,
         }
     }
 
@@ -579,7 +670,12 @@ pub(crate) fn plan(
             "tile shape {tiling}: a cluster that shares the depth has one tile, so {schedule} is nothing for it: take direct"
         )));
     }
-    let tiles = tiles(problem, tiling);
+    let steps = problem.k.div_ceil(tiling.depth * 2 / problem.input.bytes());
+    let tail = tail(problem, tiling, schedule, target)?;
+    let tiles = match &tail {
+        None => tiles(problem, tiling),
+        Some(tail) => Dim3::new(tail.units(), 1, 1),
+    };
     let kernel = match problem.input {
         Input::F16 => build::<f16>(&form, problem.output, tiles, schedule, target.arch)?,
         Input::Bf16 => build::<bf16>(&form, problem.output, tiles, schedule, target.arch)?,
@@ -589,7 +685,6 @@ pub(crate) fn plan(
     };
     let resident = target.resident(&kernel.built.launch, tiling.registers());
     let launch = kernel.plan(resident)?;
-    let steps = problem.k.div_ceil(tiling.depth * 2 / problem.input.bytes());
     // An unused parameter is set to any buffer.
     let either = |used, name| buffer(if used { name } else { "d" });
     let scaled = problem.scales != Scales::None;
@@ -603,13 +698,24 @@ pub(crate) fn plan(
         bias: buffer("bias"),
         scale_a: either(scaled, "scale_a"),
         scale_b: either(scaled, "scale_b"),
-        partial: either(form.way == Way::Shares, "partial"),
+        partial: either(form.way == Way::Shares || tail.is_some(), "partial"),
+        tail: match &tail {
+            None => buffer("d"),
+            Some(tail) => Arg::input(&tail.table()),
+        },
+        arrived: match &tail {
+            None => buffer("d"),
+            Some(tail) => Arg::in_out(&tail.arrived(tiling)),
+        },
         m: problem.m,
         n: problem.n,
         ldc: problem.ldc,
         k: problem.k,
         steps,
-        share: steps.div_ceil(tiling.split),
+        share: match &tail {
+            None => steps.div_ceil(tiling.split),
+            Some(tail) => tail.whole,
+        },
         alpha: problem.epilogue.alpha,
         beta: problem.epilogue.beta,
     };
@@ -618,6 +724,10 @@ pub(crate) fn plan(
     // The second launch of shares gains by it, this one loses.
     step.overlaps &= form.way != Way::Shares;
     let plan = LaunchPlan::new(name, tiling.to_string(), problem.work()).step(step);
+    if let Some(tail) = &tail {
+        let sums = tail.sums(tiling);
+        return Ok(plan.buffer("partial", Purpose::Workspace, ElementType::F32, sums));
+    }
     if form.way != Way::Shares {
         return Ok(plan);
     }
@@ -630,6 +740,39 @@ pub(crate) fn plan(
     Ok(plan
         .buffer("partial", Purpose::Workspace, ElementType::F32, sums)
         .step(split::step(problem, tiling, target)?))
+}
+
+/// The pieces of a launch whose last tiles are cut.
+fn tail(
+    problem: &Gemm,
+    tiling: &Tiling,
+    schedule: &Schedule,
+    target: Target,
+) -> Result<Option<Tail>, KernelError> {
+    if !tiling.tail {
+        return Ok(None);
+    }
+    let why = if problem.batch > 1 || !can_cut(problem, tiling, Some(schedule)) {
+        "the last tiles are not cut in a batch, nor where the order of tiles is a table"
+    } else {
+        let steps = problem.k.div_ceil(tiling.depth * 2 / problem.input.bytes());
+        let tail = Tail::new(tiles(problem, tiling).count() as u32, steps, target.sms);
+        if tail.is_some() {
+            return Ok(tail);
+        }
+        "to cut the last tiles gains nothing"
+    };
+    Err(KernelError::unfit(format!(
+        "gemm {problem} {tiling}: {why}"
+    )))
+}
+
+/// Whether the last tiles can be cut under a schedule: what is handed out is no longer a tile, so its order must be arithmetic.
+pub(crate) fn can_cut(problem: &Gemm, tiling: &Tiling, schedule: Option<&Schedule>) -> bool {
+    schedule.is_none_or(|schedule| {
+        let table = schedule.order.table(tiles(problem, tiling));
+        schedule.classes.is_none() && table.is_ok_and(|table| table.is_none())
+    })
 }
 
 /// The tensor maps of both operands and of the result.

@@ -12,6 +12,7 @@ use heist_kernels::Target;
 use heist_kernels::catalogue::Prepared;
 use heist_run::Device;
 use heist_sched::Bell;
+use std::collections::BTreeMap;
 use std::time::Duration;
 
 /// Launches of an interactive kernel for each figure.
@@ -38,10 +39,9 @@ impl Share {
         self.holds(target)?;
         let batches = share::move_in(gpu, target, &tenants).map_err(question)?;
         let different = differing(gpu, &tenants, &batches)?;
-        if let Some(row) = different {
+        if let Some([row, first]) = different {
             eprintln!(
-                "heist: WRONG: the result under `{row}` differs from the one under `{}`",
-                tenants[0].name
+                "heist: WRONG: the result under `{row}` differs from the one under `{first}`"
             );
             return Ok(Verdict::Found);
         }
@@ -170,21 +170,20 @@ fn ask(
     }
 }
 
-/// The first schedule whose result is not bit for bit that of the first, over outputs
-/// that were poisoned before. One that listens runs again with its bell rung all the time, for all of its
+/// The first schedule whose result is not bit for bit that of the first that leaves as many multiprocessors free, over outputs
+/// that were poisoned before, and that one: how the last tiles are cut depends on how many there are. One that listens runs again with its bell rung all the time, for all of its
 /// blocks and for some.
 fn differing(
     gpu: &Gpu,
     tenants: &[Tenant],
     batches: &[(Prepared, OnGpu)],
-) -> Result<Option<String>, BadQuestion> {
+) -> Result<Option<[String; 2]>, BadQuestion> {
     let stream = gpu.stream().map_err(question)?;
-    let mut first: Option<Vec<Vec<u8>>> = None;
+    let mut firsts: BTreeMap<u32, (&str, Vec<Vec<u8>>)> = BTreeMap::new();
     for (tenant, (prepared, on)) in tenants.iter().zip(batches) {
         let outputs = || {
-            let buffers = prepared.job.buffers.iter();
-            let buffers = buffers.filter(|buffer| buffer.role.is_read_back());
-            buffers.filter_map(|buffer| on.memory(&buffer.name))
+            let results = prepared.job.results();
+            results.filter_map(|buffer| on.memory(&buffer.name))
         };
         let bells: &[Bell] = match tenant.listens() {
             true => &[Bell::Silent, Bell::All, Bell::For(16)],
@@ -204,15 +203,15 @@ fn differing(
                 memory.read(0, &mut bytes).map_err(question)?;
                 results.push(bytes);
             }
-            match &first {
-                None => first = Some(results),
-                Some(first) if *first != results => {
-                    return Ok(Some(match bell {
-                        Bell::Silent => tenant.name.clone(),
-                        rung => format!("{}, with its bell rung ({rung:?})", tenant.name),
-                    }));
-                }
-                Some(_) => {}
+            let (name, first) = firsts
+                .entry(tenant.spare)
+                .or_insert_with(|| (&tenant.name, results.clone()));
+            if *first != results {
+                let row = match bell {
+                    Bell::Silent => tenant.name.clone(),
+                    rung => format!("{}, with its bell rung ({rung:?})", tenant.name),
+                };
+                return Ok(Some([row, (*name).to_owned()]));
             }
         }
     }
