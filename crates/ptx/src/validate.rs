@@ -23,6 +23,7 @@
 
 mod call;
 mod entity;
+mod initial;
 mod instruction;
 mod kernel;
 mod names;
@@ -249,6 +250,31 @@ impl<'m> Validator<'m> {
     /// What a variable is declared with.
     fn declared_with(&mut self, variable: &'m Variable) {
         let pointed = variable.pointer.and_then(|pointer| pointer.align);
+        let data = matches!(
+            variable.space,
+            Space::Global | Space::Shared | Space::Const | Space::Local
+        );
+        if data && variable.linkage != Linkage::Extern && variable.dims.contains(&Some(0)) {
+            self.report(
+                Diagnostic::error(
+                    rule::BAD_DIRECTIVE,
+                    variable.span,
+                    format!("`{}` has no elements", variable.name),
+                )
+                .help("an array has at least one; dynamic shared memory is `.extern .shared .b8 name[]`"),
+            );
+        }
+        if let Some(init) = &variable.init {
+            self.initializer(init, variable);
+            if let Err(wrong) = initial::fits(init, variable) {
+                let wrong = Diagnostic::error(
+                    rule::BAD_DIRECTIVE,
+                    variable.span,
+                    format!("the initial value of `{}` {}", variable.name, wrong.what()),
+                );
+                self.report(wrong.help(initial::HELP));
+            }
+        }
         for align in [variable.align, pointed].into_iter().flatten() {
             if !align.is_power_of_two() {
                 self.report(
@@ -265,9 +291,6 @@ impl<'m> Validator<'m> {
 
     fn global(&mut self, variable: &'m Variable) {
         self.declared_with(variable);
-        if let Some(init) = &variable.init {
-            self.initializer(init, variable);
-        }
         let entity = Entity::Variable(variable);
         match self.scopes.here(&variable.name) {
             // A variable may be announced any number of times, before or after it is defined.
@@ -418,9 +441,6 @@ impl<'m> Validator<'m> {
                 Statement::Registers(registers) => self.registers(registers),
                 Statement::Variable(variable) => {
                     self.declared_with(variable);
-                    if let Some(init) = &variable.init {
-                        self.initializer(init, variable);
-                    }
                     self.declare(
                         &variable.name,
                         Entity::Variable(variable),
