@@ -309,4 +309,18 @@ $L__info_string0:
         fs::remove_file(kernel).unwrap();
         assert!(lifted(&module, &source, &inlined).is_none());
     }
+
+    #[test]
+    fn a_place_without_a_column_begins_with_the_first_word_of_its_line() {
+        let source = Source::new("k.cu", "int a;\n    store(x);  \n");
+        let text = |column| {
+            let span = line_span(&source, (1, 2, column)).expect("a line");
+            &source.text()[span.start as usize..span.end as usize]
+        };
+        assert_eq!(
+            (text(0), text(2), text(7)),
+            ("store(x);", "store(x);", "ore(x);")
+        );
+        assert_eq!(text(99), "store(x);", "a column behind the line");
+    }
 }

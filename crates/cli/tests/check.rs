@@ -235,6 +235,46 @@ fn a_log_is_recognised_for_what_it_is() {
     assert_eq!(check(&["no/such/file.ptx"]).0, Some(2));
 }
 
+/// The same mistake at two places is two findings, however many launches find each.
+#[test]
+fn launches_of_a_file_find_each_place_once() {
+    let folder = Path::new(env!("CARGO_TARGET_TMPDIR")).join("places");
+    fs::create_dir_all(&folder).unwrap();
+    let run = |entry: &str| {
+        format!("// heist: run {entry} entry={entry} grid=1 block=1\n// heist: arg out:u32:1\n")
+    };
+    let kernel = |entry: &str| {
+        format!(
+            ".visible .entry {entry}(.param .u64 p)\n{{\n.reg .u32 v;\n.reg .u64 d;\nld.param.u64 d, [p];\n\
+             div.u32 v, 1, 0;\nst.global.u32 [d], v;\nret;\n}}\n"
+        )
+    };
+    let text = [
+        ".version 8.0\n.target sm_90\n.address_size 64\n".to_owned(),
+        run("one"),
+        run("one").replace("run one", "run again"),
+        run("two"),
+        kernel("one"),
+        kernel("two"),
+    ];
+    let file = folder.join("places.ptx");
+    fs::write(&file, text.concat()).unwrap();
+    let file = file.to_str().unwrap();
+    let (status, said) = check(&[file, "--launches", file]);
+    assert_eq!(status, Some(1), "{said}");
+    assert!(said.contains("3 launches were run"), "{said}");
+    // At the second place "the same here" points at it.
+    assert!(said.contains("the same at one more place"), "{said}");
+}
+
+#[test]
+fn sarif_is_one_document_with_json_asked_for_too() {
+    let (status, said) = check(&["cases/wmma-local/bad-trap.ptx", "--sarif", "--json"]);
+    assert_eq!(status, Some(1), "{said}");
+    let document: serde_json::Value = serde_json::from_str(&said).unwrap();
+    assert_eq!(document["version"], "2.1.0");
+}
+
 #[test]
 fn launches_may_stand_in_a_file() {
     let bad = "cases/tensor-map-workspace/bad.ptx";

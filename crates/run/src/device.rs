@@ -323,12 +323,16 @@ fn on_gpu(
 #[cfg(test)]
 mod tests {
     use super::*;
+    use heist_launch::Dim3;
+
+    fn program() -> Program {
+        let text =
+            ".version 8.0\n.target sm_80\n.address_size 64\n.visible .entry none() { ret; }\n";
+        Program::new(heist_ptx::Source::new("none.ptx", text)).unwrap()
+    }
 
     #[test]
     fn no_schedule_begins_after_the_limit_however_short_a_run_is() {
-        let text =
-            ".version 8.0\n.target sm_80\n.address_size 64\n.visible .entry none() { ret; }\n";
-        let program = Program::new(heist_ptx::Source::new("none.ptx", text)).unwrap();
         let settings = Settings {
             schedules: crate::Schedules::Exactly(u64::MAX),
             limit: std::time::Duration::ZERO,
@@ -336,7 +340,38 @@ mod tests {
         };
         let device = heist_sim::Device::named("sim:h200").unwrap();
         let (launch, none) = (Launch::new(1, 1), Arguments::new([]));
-        let ran = simulate(&device, &program, "none", &launch, &none, &settings).unwrap();
+        let ran = simulate(&device, &program(), "none", &launch, &none, &settings).unwrap();
         assert_eq!(ran.schedules, 1);
+    }
+
+    #[test]
+    fn as_many_schedules_run_as_are_asked_for() {
+        let device = Device::open("sim:h200".parse().unwrap()).unwrap();
+        assert!(!device.is_real(), "its times are modelled");
+        for count in [1, 3] {
+            let settings = Settings {
+                schedules: crate::Schedules::Exactly(count),
+                ..Settings::default()
+            };
+            let (launch, none) = (Launch::new(1, 1), Arguments::new([]));
+            let ran = device.inspect(&program(), "none", &launch, &none, &settings);
+            assert_eq!(ran.unwrap().schedules, count);
+        }
+    }
+
+    #[test]
+    fn shared_memory_and_clusters_bound_what_is_resident() {
+        let device = Device::open("sim:h200".parse().unwrap()).unwrap();
+        let resident = |dynamic, cluster, fixed| {
+            let mut launch = Launch::new(1024, 128);
+            launch.dynamic_shared = dynamic;
+            launch.cluster = Some(Dim3::new(cluster, 1, 1));
+            device.resident_clusters(&program(), "none", &launch, fixed)
+        };
+        // 227 KiB of shared memory an SM, of which each block takes 1 KiB more than it asks for.
+        assert_eq!(resident(100_000, 1, 0), 2 * 132);
+        assert_eq!(resident(50_000, 1, 50_000), 2 * 132);
+        assert_eq!(resident(100_000, 2, 0), 132);
+        assert_eq!(resident(0, 1, 0), 16 * 132);
     }
 }

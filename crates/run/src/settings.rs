@@ -72,3 +72,23 @@ impl Default for Settings {
         }
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_few_schedules_are_tried_of_short_runs_that_interact() {
+        let tried = |interactions, warp_instructions| {
+            Schedules::WhileCheap.count(&heist_sim::Stats {
+                interactions,
+                warp_instructions,
+                ..Default::default()
+            })
+        };
+        assert_eq!(tried(true, Schedules::SHORT), Schedules::FEW);
+        assert_eq!(tried(true, Schedules::SHORT + 1), 1);
+        assert_eq!(tried(false, 1), 1, "another order changes nothing");
+        assert_eq!(Schedules::Exactly(7).count(&Default::default()), 7);
+    }
+}

@@ -190,3 +190,17 @@ fn a_warp_moves_a_register_a_cycle_to_tensor_memory_and_back() {
     let store = each(&store);
     assert!((16..26).contains(&store), "{store}");
 }
+
+#[test]
+fn what_nobody_reads_takes_no_time_unless_it_comes_from_memory() {
+    let words = 256 * 256;
+    let many = |one: &str| one.repeat(400);
+    let time = |body: &str, rest: &str| cycles(&format!("{body}{rest}"), 1, words, 1);
+    let use_it = "add.u32 %r5, %r4, 1;";
+    let products = many("mul.lo.u32 %r4, %r1, %r2;\n");
+    let (left_out, computed) = (time(&products, ""), time(&products, use_it));
+    assert!(4 * left_out < 3 * computed, "{left_out} and {computed}");
+    let loads = many("ld.global.u32 %r4, [%rd1];\n");
+    let (dropped, used) = (time(&loads, ""), time(&loads, use_it));
+    assert!(dropped + 1000 > used, "{dropped} and {used}");
+}

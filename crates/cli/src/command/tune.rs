@@ -501,3 +501,22 @@ impl Teller {
         }
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_candidate_that_breaks_in_any_way_is_a_finding() {
+        let row = |status: &str| -> Row { serde_json::from_str(status).expect("a row") };
+        let with = |status: &str| verdict(&[row(&format!("{{\"candidate\":{{}},{status}}}"))]);
+        for status in [
+            "\"status\":\"hung\",\"seconds\":2.0",
+            "\"status\":\"wrong\",\"why\":\"off\"",
+            "\"status\":\"crashed\",\"why\":\"signal\"",
+        ] {
+            assert!(with(status) == Verdict::Found, "{status}");
+        }
+        assert!(verdict(&[]) == Verdict::Clean);
+    }
+}

@@ -127,6 +127,24 @@ fn a_link_stays_a_link() {
     assert_eq!(fs::read_dir(&folder).unwrap().count(), 2);
 }
 
+/// Classes decide which tile comes next, so nothing else can.
+#[test]
+fn classes_stand_alone() {
+    let classes = ["run", "power-law", "--classes", "10,60,30", "--source"];
+    for (more, says) in [
+        (&["ticket", "--cluster", "2"][..], "leave --cluster out"),
+        (
+            &["ticket", "--order", "reversed"],
+            "takes the place of --order",
+        ),
+        (&["static"], "--classes needs ticket or clc"),
+    ] {
+        let output = run(&[&classes[..], more].concat());
+        assert_eq!(output.status.code(), Some(2), "{more:?}");
+        assert!(err(&output).contains(says), "{more:?}: {}", err(&output));
+    }
+}
+
 /// What can't be written is told before the work is done, and leaves nothing behind.
 #[test]
 fn an_output_is_tried_before_the_work() {

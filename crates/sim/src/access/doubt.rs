@@ -162,71 +162,81 @@ pub(crate) fn before(cx: &mut Cx<'_>) {
         return;
     };
     let mask = cx.mask;
-    let all = |cx: &Cx<'_>| {
-        let mut all = Doubt::default();
-        for &row in &uses.reads {
-            let one = of_row(cx, row, mask);
-            all.add(one.lanes, one.origin);
-        }
-        for &source in &uses.asks {
-            let one = of_pred(cx, source, mask);
-            all.add(one.lanes, one.origin);
-        }
-        all
+    let made = made(cx, uses, mask);
+    act(cx, uses, mask);
+    let Some(doubts) = &mut cx.warp.doubts else {
+        return;
     };
-    let made = match &uses.how {
-        How::Computes => all(cx),
-        How::Mixes => {
-            let mut made = all(cx);
-            if made.lanes != 0 && was_stored(made) {
-                made.lanes = mask;
+    // The result of a shuffle is known behind it: it may read that register in other lanes.
+    if matches!(uses.how, How::Shuffles(_)) {
+        return;
+    }
+    for &row in &uses.writes {
+        doubts.row(row).set(mask, made);
+    }
+    for pred in &uses.decides {
+        doubts.pred(pred.0).set(mask, made);
+    }
+}
+
+/// In which lanes the results of an instruction are not defined; of loads and shuffles that is known behind them.
+fn made(cx: &Cx<'_>, uses: &Uses, mask: Mask) -> Doubt {
+    let mut made = Doubt::default();
+    if let How::Selects(select) = &uses.how {
+        let chosen = match select.by {
+            Ok(source) => {
+                made = of_pred(cx, source, mask);
+                cx.pred(source)
             }
-            made
-        }
-        How::Packs => {
-            let mut made = all(cx);
-            if !was_stored(made) {
-                for &row in &uses.reads {
-                    made.lanes &= of_row(cx, row, mask).lanes;
-                }
+            Err(constant) => constant,
+        };
+        for (row, lanes) in select.from.into_iter().zip([chosen, !chosen]) {
+            if let Some(row) = row {
+                let one = of_row(cx, row, mask & lanes);
+                made.add(one.lanes, one.origin);
             }
-            made
         }
-        How::Selects(select) => {
-            let (chosen, mut made) = match select.by {
-                Ok(source) => (cx.pred(source), of_pred(cx, source, mask)),
-                Err(constant) => (constant, Doubt::default()),
-            };
-            for (row, lanes) in select.from.into_iter().zip([chosen, !chosen]) {
-                if let Some(row) = row {
-                    let one = of_row(cx, row, mask & lanes);
-                    made.add(one.lanes, one.origin);
-                }
+        return made;
+    }
+    for &row in &uses.reads {
+        let one = of_row(cx, row, mask);
+        made.add(one.lanes, one.origin);
+    }
+    for &source in &uses.asks {
+        let one = of_pred(cx, source, mask);
+        made.add(one.lanes, one.origin);
+    }
+    match &uses.how {
+        How::Mixes if made.lanes != 0 && was_stored(made) => made.lanes = mask,
+        How::Packs if !was_stored(made) => {
+            for &row in &uses.reads {
+                made.lanes &= of_row(cx, row, mask).lanes;
             }
-            made
         }
-        How::Gates(gate) => {
-            let mut made = all(cx);
-            made.lanes &= !decided(cx, *gate, mask);
-            made
-        }
-        // The results of both are known behind them; a shuffle reads the register of its own in other lanes.
-        &How::Shuffles(passed) => {
-            for &row in uses.reads.iter().skip(passed) {
-                act(cx, row, mask);
+        How::Gates(gate) => made.lanes &= !decided(cx, *gate, mask),
+        How::Computes | How::Mixes | How::Packs | How::Selects(_) => {}
+        How::Shuffles(_) | How::Loads(_) | How::Stores(..) | How::Acts => return Doubt::default(),
+    }
+    made
+}
+
+/// Reports what has an effect at once: an address, a branch, an operand of what acts on memory or other threads.
+fn act(cx: &mut Cx<'_>, uses: &Uses, mask: Mask) {
+    match &uses.how {
+        How::Shuffles(passed) => {
+            for &row in uses.reads.iter().skip(*passed) {
+                act_row(cx, row, mask);
             }
-            return;
         }
         How::Loads(_) => {
             for &row in &uses.reads {
-                act(cx, row, mask);
+                act_row(cx, row, mask);
             }
-            Doubt::default()
         }
         How::Stores(_, stored) => {
             for &row in &uses.reads {
                 if !stored.contains(&Some(row)) {
-                    act(cx, row, mask);
+                    act_row(cx, row, mask);
                 }
             }
             let mut stored = stored.iter().flatten();
@@ -234,11 +244,10 @@ pub(crate) fn before(cx: &mut Cx<'_>) {
             if let Some(doubts) = &mut cx.warp.doubts {
                 doubts.stores = undefined.then(Vec::new);
             }
-            Doubt::default()
         }
         How::Acts => {
             for &row in &uses.reads {
-                act(cx, row, mask);
+                act_row(cx, row, mask);
             }
             for &source in &uses.asks {
                 let doubt = of_pred(cx, source, mask);
@@ -249,17 +258,8 @@ pub(crate) fn before(cx: &mut Cx<'_>) {
                     }
                 }
             }
-            Doubt::default()
         }
-    };
-    let Some(doubts) = &mut cx.warp.doubts else {
-        return;
-    };
-    for &row in &uses.writes {
-        doubts.row(row).set(mask, made);
-    }
-    for pred in &uses.decides {
-        doubts.pred(pred.0).set(mask, made);
+        How::Computes | How::Mixes | How::Packs | How::Selects(_) | How::Gates(_) => {}
     }
 }
 
@@ -362,7 +362,7 @@ fn of_pred(cx: &Cx<'_>, source: PredSrc, mask: Mask) -> Doubt {
 }
 
 /// Reports the effect of a register that is not defined. Once is enough for what comes of it.
-fn act(cx: &mut Cx<'_>, row: u32, mask: Mask) {
+fn act_row(cx: &mut Cx<'_>, row: u32, mask: Mask) {
     let doubt = of_row(cx, row, mask);
     if doubt.lanes != 0 {
         tell(cx, doubt);

@@ -309,3 +309,39 @@ impl fmt::Display for Report {
         write!(f, "\n{verdict} ({:.0} s, seed {})", self.seconds, self.seed)
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::command::qualify::plan::Check;
+    use heist_run::Device;
+
+    #[test]
+    fn a_report_in_which_nothing_ran_is_no_success() {
+        let device = Device::open("sim:h200".parse().expect("a name")).expect("a device");
+        let with = |fates: Vec<Fate>| {
+            let done = |fate| Done {
+                check: Check {
+                    part: Part::Files,
+                    words: Vec::new(),
+                    skipped: None,
+                },
+                fate,
+                seconds: 0.0,
+                answer: Value::Null,
+            };
+            let report = Report {
+                machine: Machine::of(&device).expect("a machine"),
+                peers: Err(String::new()),
+                seed: 0,
+                seconds: 0.0,
+                done: fates.into_iter().map(done).collect(),
+            };
+            report.is_success()
+        };
+        let (skipped, failed) = (Fate::Skipped(String::new()), Fate::Failed(String::new()));
+        assert!(!with(vec![]) && !with(vec![skipped.clone()]));
+        assert!(with(vec![skipped, Fate::Passed]));
+        assert!(!with(vec![Fate::Passed, failed]));
+    }
+}
