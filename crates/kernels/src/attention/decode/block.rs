@@ -40,7 +40,12 @@ pub(super) fn emit<'k, T: Element, M: Element>(
     on_stage: OnStage<'_, 'k, M>,
 ) {
     let (ring, meeting) = k.barriers_together(|| {
-        let ring = k.bulk_pipeline_by_lanes(shape.stages, shape.stage(), shape.warps);
+        let (stages, stage, warps) = (shape.stages, shape.stage(), shape.warps);
+        // Zeros are written to stages of packed and paged sequences, and racecheck has to see that nobody reads these any more.
+        let ring = match shape.ragged() {
+            true => k.bulk_pipeline_by_lanes(stages, stage, warps),
+            false => k.bulk_pipeline_of(stages, stage, warps),
+        };
         (ring, Meeting::of(k, "met", 1, shape.warps, &k.c(0)))
     });
     k.if_(k.thread_index().eq(32 * shape.warps), || {
@@ -65,7 +70,10 @@ pub(super) fn emit<'k, T: Element, M: Element>(
     k.if_(begin.lt(work.total), || {
         let at = at.unwrap_or_else(|| work.locate(begin));
         k.if_else(
-            warp.ge(shape.warps),
+            match tall {
+                true => warp.ge(shape.warps),
+                false => warp.eq(shape.warps),
+            },
             || {
                 k.comment("the copies");
                 if tall {
@@ -77,7 +85,12 @@ pub(super) fn emit<'k, T: Element, M: Element>(
                     args,
                     fill: ring.producer(),
                 };
-                k.if_(warp.eq(shape.warps) & k.lane().eq(0), || {
+                let one = k.lane().eq(0);
+                let one = match tall {
+                    true => one & warp.eq(shape.warps),
+                    false => one,
+                };
+                k.if_(one, || {
                     work.each_part(at, begin, |part| copies.part(part));
                     copies.fill.drain();
                 });
