@@ -1,18 +1,19 @@
 //! Fits the constants of the model that chooses tiles to measured times.
 //!
 //! ```text
-//! cargo run -p heist-bench --bin gemm_fit -- PLANS [--turns N] [--each]
+//! cargo run -p heist-bench --bin gemm_fit -- COLD HOT [--turns N] [--each]
 //! ```
 //!
-//! A line of `PLANS` is a measured plan of a bf16 product: m, n, k, the tiles, microseconds, and cuBLAS's
-//! (`gemm_tiles.py` adds such lines to the file that `--plans` names). Every other shape is fitted to; the
+//! A line of `COLD` is a measured plan of a bf16 product: m, n, k, the tiles, microseconds, and cuBLAS's
+//! (`gemm_tiles.py` adds such lines to the file that `--plans` names), and `HOT` has the same plans where operands come again
+//! and again (`--hot 16`). The geometric mean of both counts. Every other shape is fitted to; the
 //! others show whether the constants hold. Told are, for the constants as they are and as fitted: how much longer
 //! what the model chooses of the measured plans takes than the best of them, its speed over cuBLAS, the
 //! error of the modelled times. `--each` tells every kind of plan and the worst shapes. Constants are varied one after the other.
 
 use heist_builder::Arch;
 use heist_kernels::Target;
-use heist_kernels::gemm::{Costs, Gemm, H200, Input, Layout, Output, Tiling, time_at};
+use heist_kernels::gemm::{Costs, Gemm, H200, Input, Layout, Output, Tiling, times_at};
 use std::collections::BTreeMap;
 
 const TARGET: Target = Target {
@@ -22,7 +23,10 @@ const TARGET: Target = Target {
 
 struct Plan {
     tiling: Tiling,
+    /// The geometric mean of both.
     us: f64,
+    /// Cold and hot.
+    each: [f64; 2],
 }
 
 struct Shape {
@@ -31,24 +35,39 @@ struct Shape {
     plans: Vec<Plan>,
 }
 
-fn read(text: &str) -> Result<Vec<Shape>, Box<dyn std::error::Error>> {
-    let mut all: BTreeMap<[u32; 3], Shape> = BTreeMap::new();
+/// Microseconds, and cuBLAS's, of each shape and its tiles.
+type Lines<'t> = BTreeMap<([u32; 3], &'t str), [f64; 2]>;
+
+fn lines(text: &str) -> Result<Lines<'_>, Box<dyn std::error::Error>> {
+    let mut all = BTreeMap::new();
     for line in text.lines() {
         let words: Vec<&str> = line.split_whitespace().collect();
         let [m, n, k, tiles, us, cublas] = words[..] else {
             return Err(format!("`{line}` is no plan").into());
         };
         let sides = [m.parse()?, n.parse()?, k.parse()?];
+        all.insert((sides, tiles), [us.parse()?, cublas.parse()?]);
+    }
+    Ok(all)
+}
+
+fn read(cold: &str, hot: &str) -> Result<Vec<Shape>, Box<dyn std::error::Error>> {
+    let mut all: BTreeMap<[u32; 3], Shape> = BTreeMap::new();
+    let hot = lines(hot)?;
+    for ((sides, tiles), [cold, cublas]) in lines(cold)? {
+        let Some([hot, other]) = hot.get(&(sides, tiles)).copied() else {
+            continue;
+        };
         let [m, n, k] = sides;
         let shape = all.entry(sides).or_insert_with(|| Shape {
             problem: Gemm::new(m, n, k, Input::Bf16, Output::Bf16, Layout::Nt),
-            cublas: f64::NAN,
+            cublas: (cublas * other).sqrt(),
             plans: Vec::new(),
         });
-        shape.cublas = cublas.parse()?;
         shape.plans.push(Plan {
             tiling: tiles.parse()?,
-            us: us.parse()?,
+            us: (cold * hot).sqrt(),
+            each: [cold, hot],
         });
     }
     let mut all: Vec<Shape> = all.into_values().collect();
@@ -66,13 +85,18 @@ macro_rules! fields {
 
 /// The constants that are varied. The clock is that of the GPU.
 const FIELDS: &[Field] = &fields![
-    product least_product shared l2 row outside latency alone beat astride row_astride apart tile tile_rows turned next moved rest memory sums sums_turned second meeting met cluster many launch
+    product least_product shared l2 row outside latency far first crowded alone beat astride row_astride sectors row_sectors apart tile tile_rows turned next moved rest memory sums sums_turned second meeting met cluster many launch
 ];
 
 impl Shape {
-    fn times(&self, costs: &Costs) -> Vec<f64> {
-        let of = |plan: &Plan| time_at(&self.problem, &plan.tiling, TARGET, costs);
+    fn both(&self, costs: &Costs) -> Vec<[f64; 2]> {
+        let of = |plan: &Plan| times_at(&self.problem, &plan.tiling, TARGET, costs);
         self.plans.iter().map(of).collect()
+    }
+
+    fn times(&self, costs: &Costs) -> Vec<f64> {
+        let mean = |[cold, hot]: [f64; 2]| (cold * hot).sqrt();
+        self.both(costs).into_iter().map(mean).collect()
     }
 
     fn best(&self) -> f64 {
@@ -91,15 +115,17 @@ impl Shape {
     /// it is smooth, and plans count less the slower they are.
     fn loss(&self, costs: &Costs) -> f64 {
         const NEAR: f64 = 0.02;
-        let (times, best) = (self.times(costs), self.best());
+        let (both, best) = (self.both(costs), self.best());
+        let times: Vec<f64> = both.iter().map(|[cold, hot]| (cold * hot).sqrt()).collect();
         let least = times.iter().copied().fold(f64::INFINITY, f64::min);
         let (mut chosen, mut all, mut off, mut counted) = (0.0, 0.0, 0.0, 0.0);
-        for (plan, time) in self.plans.iter().zip(times) {
+        for ((plan, time), both) in self.plans.iter().zip(times).zip(both) {
             let part = (-(time / least - 1.0) / NEAR).exp();
             chosen += part * (plan.us / best).ln();
             all += part;
             let weight = (-(plan.us / best - 1.0) * 4.0).exp();
-            off += weight * (time / plan.us).ln().powi(2);
+            let [cold, hot] = [0, 1].map(|at| (both[at] / plan.each[at]).ln().powi(2));
+            off += weight * (cold + hot) / 2.0;
             counted += weight;
         }
         chosen / all + 0.5 * off / counted
@@ -209,17 +235,19 @@ fn tell_each(shapes: &[&Shape], costs: &Costs) {
 }
 
 fn main() -> Result<(), Box<dyn std::error::Error>> {
-    let (mut file, mut turns, mut each) = (None, 60, false);
+    let (mut files, mut turns, mut each) = (Vec::new(), 60, false);
     let mut words = std::env::args().skip(1);
     while let Some(word) = words.next() {
         match word.as_str() {
             "--turns" => turns = words.next().ok_or("--turns needs a number")?.parse()?,
             "--each" => each = true,
-            _ => file = Some(word),
+            _ => files.push(std::fs::read_to_string(word)?),
         }
     }
-    let file = file.ok_or("usage: gemm_fit PLANS [--turns N] [--each]")?;
-    let all = read(&std::fs::read_to_string(file)?)?;
+    let [cold, hot] = &files[..] else {
+        return Err("usage: gemm_fit COLD HOT [--turns N] [--each]".into());
+    };
+    let all = read(cold, hot)?;
     let half = |odd: usize| all.iter().skip(odd).step_by(2).collect::<Vec<_>>();
     let (known, others, every) = (half(0), half(1), all.iter().collect::<Vec<_>>());
     tell("as it is, all", &every, &H200);

@@ -83,19 +83,31 @@ impl<'k> Mbarrier<'k> {
     /// fails the build.
     #[track_caller]
     pub fn fill(&self, copies: impl FnOnce(&Transaction<'k>)) {
-        self.fill_in::<OneBlock>(copies);
+        self.fill_in::<OneBlock>(None, copies);
     }
 
     /// The same in one thread of each block of a group: the leader's barrier expects the bytes of
     /// all of them, which are as many in each. A block's copies may land before the leader has
-    /// arrived: until then the phase can't end.
+    /// arrived: until then the phase can't end. Where boxes are smaller than their landings, by `less` bytes in all, as
+    /// many less are expected.
     #[track_caller]
-    pub(crate) fn fill_in<G: BlockGroup>(&self, copies: impl FnOnce(&Transaction<'k>)) {
+    pub(crate) fn fill_in<G: BlockGroup>(
+        &self,
+        less: Option<Val<'k, u32>>,
+        copies: impl FnOnce(&Transaction<'k>),
+    ) {
         let k = self.at.k;
         let line = Cell::new(0);
+        let less = less.map(|less| k.c(0) - less);
         k.if_(k.leads::<G>(), || {
             line.set(k.rec.body.borrow().len());
-            self.arrive_expecting(0);
+            match less {
+                None => self.arrive_expecting(0),
+                Some(less) => {
+                    let expected = k.emit::<u32>("add.u32", vec![less.operand(), number(0)]);
+                    self.arrive_expecting(expected);
+                }
+            }
         });
         let line = line.get();
         let transaction = Transaction {
@@ -175,7 +187,8 @@ impl<'k> Transaction<'k> {
         self.count(to.bytes);
         from.box_has(to.bytes);
         let (group, barrier) = self.counted_at();
-        self.k.effect(
+        self.k.effect_only(
+            from.only,
             format!(
                 "cp.async.bulk.tensor.{D}d.shared::cluster.global.tile.mbarrier::complete_tx::bytes{group}"
             ),
@@ -219,7 +232,8 @@ impl<'k> Transaction<'k> {
         from.box_has(to.bytes);
         let mask = mask.into_val(&self.k);
         let (group, barrier) = self.counted_at();
-        self.k.effect(
+        self.k.effect_only(
+            from.only,
             format!(
                 "cp.async.bulk.tensor.{D}d.shared::cluster.global.tile.mbarrier::complete_tx::bytes\
                  .multicast::cluster{group}"

@@ -5,7 +5,7 @@ use crate::cp_async::StageSpec;
 use crate::group::{BlockGroup, OneBlock};
 use crate::kernel::Kernel;
 use crate::mbarrier::{BarrierSpec, Mbarrier, Mbarriers, RingCursor};
-use crate::value::{Val, Var};
+use crate::value::{IntoVal, Val, Var};
 use heist_ptx::arch::Feature;
 
 /// A ring of stages between one producing thread and consuming warps: a stage
@@ -190,13 +190,26 @@ impl<'k, S: StageSpec> BulkProducer<'_, 'k, S> {
     /// Waits for an empty stage and starts the copies that fill it.
     #[track_caller]
     pub fn fill(&self, copies: impl FnOnce(&Transaction<'k>, S::Landing<'k>)) {
-        self.fill_in::<OneBlock>(copies);
+        self.fill_in::<OneBlock>(None, copies);
+    }
+
+    /// The same where boxes are smaller than their landings ([`TensorMapRef::or_edge`](crate::TensorMapRef::or_edge)), by
+    /// so many bytes in all.
+    #[track_caller]
+    pub fn fill_less(
+        &self,
+        less: impl IntoVal<'k, u32>,
+        copies: impl FnOnce(&Transaction<'k>, S::Landing<'k>),
+    ) {
+        let less = less.into_val(&self.pipeline.k);
+        self.fill_in::<OneBlock>(Some(less), copies);
     }
 
     /// The same in one thread of each block of a group.
     #[track_caller]
     pub(crate) fn fill_in<G: BlockGroup>(
         &self,
+        less: Option<Val<'k, u32>>,
         copies: impl FnOnce(&Transaction<'k>, S::Landing<'k>),
     ) {
         let BulkPipeline {
@@ -210,7 +223,7 @@ impl<'k, S: StageSpec> BulkProducer<'_, 'k, S> {
         empty.at(stage).wait_for_copies(self.cursor.parity());
         let landing = spec.landing(*memory, stage);
         full.at(stage)
-            .fill_in::<G>(|transaction| copies(transaction, landing));
+            .fill_in::<G>(less, |transaction| copies(transaction, landing));
         self.cursor.advance();
     }
 

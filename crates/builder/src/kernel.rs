@@ -263,6 +263,23 @@ impl<'k> Kernel<'k> {
         self.rec.op(opcode, operands, Location::caller());
     }
 
+    /// The same where a predicate holds, if there is one.
+    #[track_caller]
+    pub(crate) fn effect_only(
+        &self,
+        only: Option<crate::emit::Reg>,
+        opcode: impl Into<SmolStr>,
+        operands: Vec<Opnd>,
+    ) {
+        match only {
+            None => self.effect(opcode, operands),
+            Some(only) => {
+                let place = Location::caller();
+                self.rec.guarded((only, false), opcode, operands, place);
+            }
+        }
+    }
+
     /// Sleeps for about this many nanoseconds, at most a million.
     #[track_caller]
     pub fn nanosleep(&self, nanoseconds: impl IntoVal<'k, u32>) {

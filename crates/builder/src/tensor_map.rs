@@ -31,6 +31,8 @@ pub struct TensorMapRef<'k, T, const D: usize> {
     k: Kernel<'k>,
     param: u32,
     address: crate::emit::Reg,
+    /// Where copies take place; everywhere, if this is nothing.
+    pub(crate) only: Option<crate::emit::Reg>,
     of: PhantomData<fn() -> T>,
 }
 impl<T, const D: usize> Clone for TensorMapRef<'_, T, D> {
@@ -77,6 +79,7 @@ impl<T: Storable, const D: usize> Param for TensorMap<T, D> {
             k: *k,
             param: index,
             address,
+            only: None,
             of: PhantomData,
         }
     }
@@ -103,6 +106,26 @@ impl<'k, T: Storable, const D: usize> TensorMapRef<'k, T, D> {
             Some(_) => {}
             None => boxes.push((self.param, bytes.into())),
         }
+    }
+
+    /// This map, or at an edge another one of the same tensor, whose box has fewer rows: those inside of the tensor. Rows outside cost
+    /// the copy engine more than others, and this way there are none. What the box does not fill stays as it is; whoever
+    /// waits expects that many bytes less ([`BulkProducer::fill_less`](crate::BulkProducer::fill_less)).
+    #[must_use]
+    #[track_caller]
+    pub fn or_edge(self, at_edge: Val<'k, bool>, edge: TensorMapRef<'k, T, D>) -> Self {
+        self.k.require(Feature::ParamGeneric);
+        let [own, edge] = [self, edge].map(|map| Val::<u64>::from_reg(self.k, map.address));
+        let address = at_edge.select(edge, own).register();
+        TensorMapRef { address, ..self }
+    }
+
+    /// The same, whose copies into shared memory take place only where this holds: for boxes that would lie outside. Whoever waits
+    /// expects that many bytes less ([`BulkProducer::fill_less`](crate::BulkProducer::fill_less)).
+    #[must_use]
+    pub fn only_if(self, inside: Val<'k, bool>) -> Self {
+        let only = Some(inside.register());
+        TensorMapRef { only, ..self }
     }
 
     /// Fetches the map itself ahead of its first use.

@@ -120,7 +120,7 @@ impl<'k, S: StageSpec, G: BlockGroup> TensorProducer<'_, 'k, S, G> {
     /// Both blocks of a pair fill as many stages, with as many bytes each.
     #[track_caller]
     pub fn fill(&self, copies: impl FnOnce(&Transaction<'k>, S::Landing<'k>)) {
-        self.stages.fill_in::<G>(copies);
+        self.stages.fill_in::<G>(None, copies);
     }
 
     /// Waits until every stage has been multiplied, so that the block can exit.

@@ -292,12 +292,12 @@ fn tiles_follow_the_shape() {
         let tiling = chosen_tiles(m, n, k);
         assert!(tiling.swapped, "{m}x{n}x{k}: {tiling}");
     }
-    // A tile at the edge with few rows inside is the slowest of its wave: 130 rows in three tiles of 64 took 1.4 times
-    // as long as in two of 72 columns. Widths of a tile fill a wave where rows in steps of 64 do not, however many there are.
-    for (m, n, k) in [(130, 2816, 1728), (3334, 1488, 10264)] {
-        let tiling = chosen_tiles(m, n, k);
-        assert!(tiling.swapped, "{m}x{n}x{k}: {tiling}");
-    }
+    // Widths of a tile fill a wave where rows in steps of 64 do not, however many there are.
+    let wide = chosen_tiles(3334, 1488, 10264);
+    assert!(wide.swapped, "{wide}");
+    // Rows astride of sectors go to clusters of tiles, which copy them once; rows that only straddle lines cost little.
+    let sectors = chosen_tiles(2767, 7768, 2728);
+    assert_ne!(sectors.cluster, Cluster::Alone, "{sectors}");
     // Few rows and columns of a deep product are one launch: a second one took 1.4 times as long.
     for (m, n, k) in [(4, 1112, 4736), (6, 1216, 5240), (1, 1040, 6240)] {
         let tiling = chosen_tiles(m, n, k);
@@ -710,6 +710,49 @@ fn clusters_of_many_tiles_copy_together() {
     let (_, target) = common::device("h200");
     let error = job_with_tiling(&problem, tiling, None, target).expect_err("two pieces for four");
     assert!(error.to_string().contains("4 blocks"), "{error}");
+}
+
+/// Boxes of the last tiles end with the matrices from a ring's second round on: down, across, both, in several tiles of one
+/// block, with shares of the depth, and where only one operand is stored along the depth.
+#[test]
+fn the_last_tiles_copy_nothing_outside() {
+    for (m, n, k, layout, tiling) in [
+        (70, 40, 520, Layout::Nt, "wgmma:64x32x64/2"),
+        (70, 64, 520, Layout::Nt, "wgmma:64x32x64/3"),
+        (64, 40, 392, Layout::Nt, "wgmma:64x32x128/2"),
+        (20, 200, 520, Layout::Nt, "wgmma:64x16x64/2/swapped"),
+        (130, 72, 776, Layout::Nt, "wgmma:128x64x64/2/split=2"),
+        (
+            12,
+            72,
+            1032,
+            Layout::Nt,
+            "wgmma:64x8x64/2/swapped/split=2/cluster=depth",
+        ),
+        (70, 40, 520, Layout::Nn, "wgmma:64x64x64/2"),
+        // Of four blocks the last ones have nothing to copy, and some tiles nothing at all.
+        (100, 40, 520, Layout::Nt, "wgmma:64x32x64/2/cluster=2"),
+        (70, 136, 520, Layout::Nt, "wgmma:128x32x64/2/cluster=1x4"),
+        (260, 72, 520, Layout::Nt, "wgmma:64x64x64/2/cluster=4x2"),
+        (
+            20,
+            200,
+            520,
+            Layout::Nt,
+            "wgmma:64x32x64/2/swapped/cluster=4x1",
+        ),
+        (72, 40, 520, Layout::Tt, "wgmma:64x32x64/2"),
+    ] {
+        let problem = Gemm::new(m, n, k, Input::Bf16, Output::Bf16, layout);
+        right_in_tiles(problem, tiling, None, 132);
+        // All tiles in few blocks.
+        let ticket = Schedule::new(TileSource::Ticket);
+        if k == 520 && n < 100 && !tiling.contains("depth") {
+            right_in_tiles(problem, tiling, Some(&ticket), 8);
+        }
+    }
+    let batch = Gemm::new(70, 40, 264, Input::F16, Output::F32, Layout::Nt);
+    right_in_tiles(Gemm { batch: 3, ..batch }, "wgmma:64x32x64/2", None, 132);
 }
 
 #[test]

@@ -246,6 +246,7 @@ fn factors<'k, M: Way, G: BlockGroup>(
         first,
         span: 128 / form.bytes,
         apart: None,
+        edge: None,
     };
     let [rows, cols] = form.majors;
     Factors {

@@ -5,26 +5,29 @@
 //!
 //! * **A step** of a block, one stage deep, takes a little longer than the slowest of the
 //!   tensor cores, shared memory (which the copies write and the products read), the bandwidth
-//!   of L2 and the copy engine, and than a stage's share of the latency of memory. Rows outside of a matrix are
-//!   zeros that the copy engine writes, slower than others: a tile at the edge that is nearly empty is the slowest of its
-//!   wave. Blocks of a cluster that share the depth read parts of it that lie apart, and take longer.
+//!   of L2 and the copy engine, and than a stage's share of the latency of memory. Rows that do not begin with a line cost L2 and the copy
+//!   engine more, and those that do not begin with a sector of 32 bytes much more. Rows outside of a matrix are
+//!   zeros that the copy engine writes, slower than others, where boxes do not end with the matrix (few stages, and
+//!   operands stored across the depth). Blocks of a cluster that share the depth read parts of it that lie apart, and take longer, the more
+//!   of them there are.
 //! * **A wave** is as many blocks as fit on the GPU. Each has its steps and the fixed costs of a
 //!   tile: the first stage's latency, the epilogue (that of swapped operands is transposed), the transition to the next tile, a part of which
 //!   the next tile's copies hide. A last wave that is nearly empty takes as long as a full one, but
 //!   has L2 to itself.
-//! * **Memory** moves every matrix once at least, beside the steps, not beside the first latency and the last epilogue.
+//! * **Memory** moves every matrix once at least, beside the steps, not beside the first latency and the last epilogue. Where operands
+//!   come again, L2 has kept them, up to its size: a plan is judged by the geometric mean of both times.
 //! * **Split-K**: the partial sums are written, and read again by a second launch (across their rows, where operands are swapped);
 //!   or the blocks of a cluster send them to each other.
 //!
-//! The constants were fitted to times that an H200 took: 10,698 of 206 shapes, mostly drawn at random, with 1 to 8192 rows,
-//! in up to 72 plans each (`gemm_tiles DIR many`), most of them with operands in L2 and with others, of which the geometric
-//! mean counts. docs/measurements.md has what they choose for other shapes. They are of Hopper, which is the only architecture with warpgroups.
+//! The constants were fitted to times that an H200 took: 10,201 plans of 211 shapes, mostly drawn at random, with 1 to 8192 rows,
+//! in up to 72 plans each (`gemm_tiles DIR many`), each with operands in memory and in L2. docs/measurements.md has what they
+//! choose for other shapes. They are of Hopper, which is the only architecture with warpgroups.
 
 use super::leave::Staging;
 use super::problem::{Gemm, Major};
 use super::tail::Tail;
 use super::tiling::{Cluster, Tiling};
-use super::wgmma::{fits_levels, unshared};
+use super::wgmma::{edges, fits_levels, unshared};
 use crate::family::Target;
 use heist_sched::{AnyOrder, Grouped, Schedule, Submit, TileSource};
 
@@ -51,6 +54,8 @@ pub struct Costs {
     pub outside: f64,
     /// Cycles from asking for a stage to having it, where every multiprocessor asks.
     pub latency: f64,
+    /// As many more where it comes from memory.
+    pub far: f64,
     /// The part of them where only one does.
     pub alone: f64,
     /// Cycles of a step besides.
@@ -59,8 +64,14 @@ pub struct Costs {
     pub astride: f64,
     /// How much more it costs the copy engine.
     pub row_astride: f64,
-    /// How much longer steps take where blocks of a cluster share the depth.
+    /// How much more a row astride of sectors costs L2 besides.
+    pub sectors: f64,
+    /// How much more it costs the copy engine.
+    pub row_sectors: f64,
+    /// How much longer steps take where blocks of a cluster share the depth, and all multiprocessors have some.
     pub apart: f64,
+    /// Cycles that the first stage takes longer where it comes from memory.
+    pub first: f64,
     /// Cycles that a tile costs besides its steps.
     pub tile: f64,
     /// The same for each row, of 128 columns.
@@ -83,6 +94,8 @@ pub struct Costs {
     pub second: f64,
     /// Microseconds that a cluster of blocks that share the depth takes longer to begin and to meet.
     pub meeting: f64,
+    /// The same where two of them may share a multiprocessor.
+    pub crowded: f64,
     /// Microseconds in which they add up their sums of 128 x 128.
     pub met: f64,
     /// Microseconds that a cluster takes longer to begin and to end.
@@ -97,32 +110,37 @@ pub struct Costs {
 pub const H200: Costs = Costs {
     clock: 1755.0,
     product: 0.5182,
-    least_product: 15.1,
-    shared: 180.6,
-    l2: 19140.0,
-    row: 1.009,
-    outside: 2.942,
-    latency: 2816.0,
-    alone: 0.6124,
-    beat: 19.61,
-    astride: 3.149,
-    row_astride: 1.057,
-    apart: 0.2756,
-    tile: 2375.0,
-    tile_rows: 7.747,
-    turned: 0.5985,
-    next: 888.5,
-    moved: 5000.0,
-    rest: 1058.0,
-    memory: 5.31,
-    sums: 1.917,
-    sums_turned: 1.135,
-    second: 2.785,
-    meeting: 0.8283,
-    met: 1.435,
+    least_product: 24.32,
+    shared: 198.7,
+    l2: 21054.0,
+    row: 1.221,
+    outside: 2.431,
+    latency: 2300.0,
+    far: 451.6,
+    alone: 0.8966,
+    beat: 1.124,
+    astride: 1.091,
+    row_astride: 0.7795,
+    sectors: 3.306,
+    row_sectors: 1.863,
+    apart: 0.1711,
+    first: 495.9,
+    tile: 1622.0,
+    tile_rows: 18.27,
+    turned: 0.2098,
+    next: 734.3,
+    moved: 8053.0,
+    rest: 493.6,
+    memory: 4.3,
+    sums: 3.736,
+    sums_turned: 1.662,
+    second: 3.707,
+    meeting: 1.213,
+    crowded: 2.338,
+    met: 1.304,
     cluster: 1.718,
-    many: 0.8299,
-    launch: 0.01938,
+    many: 0.5153,
+    launch: 0.0011,
 };
 
 /// How sharply the slowest part decides, among those of a step, beside the latency, and beside memory: the
@@ -171,13 +189,32 @@ fn astride(problem: &Gemm) -> f64 {
     pitches.map(off_lines).into_iter().fold(0.0, f64::max)
 }
 
-/// Microseconds that a problem takes in these tiles, about.
-pub(crate) fn time(problem: &Gemm, tiling: &Tiling, target: Target) -> f64 {
-    time_at(problem, tiling, target, &H200)
+/// The part of the operands' rows that do not start with a sector: of the operand with the most.
+fn off_sectors(problem: &Gemm) -> f64 {
+    let pitches = [problem.lda, problem.ldb].map(|pitch| pitch * problem.input.bytes());
+    let off = pitches.iter().any(|pitch| !pitch.is_multiple_of(32));
+    if off { 0.5 } else { 0.0 }
 }
 
-/// The same where the parts cost this.
-pub fn time_at(problem: &Gemm, tiling: &Tiling, target: Target, costs: &Costs) -> f64 {
+/// Microseconds that a problem takes in these tiles, about: the geometric mean of those with operands in memory and in L2, since
+/// nobody knows where they will be.
+pub(crate) fn time(problem: &Gemm, tiling: &Tiling, target: Target) -> f64 {
+    let [cold, hot] = times_at(problem, tiling, target, &H200);
+    (cold * hot).sqrt()
+}
+
+/// The same with operands in memory, and in L2 as far as they fit, where the parts cost this.
+pub fn times_at(problem: &Gemm, tiling: &Tiling, target: Target, costs: &Costs) -> [f64; 2] {
+    let megabytes = problem.work().bytes / 1e6;
+    let missing = ((megabytes - KEPT[0]) / (KEPT[1] - KEPT[0])).clamp(0.0, 1.0);
+    [1.0, missing].map(|missing| time_of(problem, tiling, target, costs, missing))
+}
+
+/// Megabytes of operands and result that are all in L2 when they come again, and of which none is.
+const KEPT: [f64; 2] = [40.0, 65.0];
+
+/// The same where such a part of the operands is not in L2.
+fn time_of(problem: &Gemm, tiling: &Tiling, target: Target, costs: &Costs, missing: f64) -> f64 {
     let [high, wide] = sides(problem, tiling);
     let tiles = tiles(problem, tiling) as f64;
     // The depth in halves: an f32 is two.
@@ -187,8 +224,13 @@ pub fn time_at(problem: &Gemm, tiling: &Tiling, target: Target, costs: &Costs) -
     let units = tiles * f64::from(tiling.split);
     // Of more waves than one the part that has the edge.
     let last = (f64::from(target.sms * tiling.blocks) / units).min(1.0);
-    let rows = Copied::new(tiling.rows, below, high, last);
-    let cols = Copied::new(tiling.cols, beside, wide, last);
+    let [end_rows, end_cols] = edges(problem, tiling);
+    let of = |own: u32, peers: u32, all: u32, ends: Option<u32>| match ends {
+        Some(_) => Copied::inside(own, all),
+        None => Copied::new(own, peers, all, last),
+    };
+    let rows = of(tiling.rows, below, high, end_rows);
+    let cols = of(tiling.cols, beside, wide, end_cols);
     let both =
         |part: fn(&Copied) -> f64| part(&rows) / f64::from(beside) + part(&cols) / f64::from(below);
     let load = Load {
@@ -197,13 +239,15 @@ pub fn time_at(problem: &Gemm, tiling: &Tiling, target: Target, costs: &Costs) -
         fetched: both(|copied| copied.mean),
         inside: both(|copied| copied.inside),
         outside: both(|copied| copied.outside),
-        bytes: problem.work().bytes,
+        bytes: problem.work().bytes * missing,
+        missing,
         moves: tiling.moved(problem.in_levels().into()).is_some(),
         cut: match tiling.tail {
             false => None,
             true => Tail::new(tiles as u32, steps as u32, target.sms),
         },
         astride: astride(problem),
+        sectors: off_sectors(problem),
         // Threads store what is left of a row behind the last panel of 16.
         tail: match tiling.split == 1 && !tiling.swapped && !tiling.cols.is_multiple_of(16) {
             true => costs.rest * f64::from(tiling.rows) / 128.0,
@@ -219,7 +263,11 @@ pub fn time_at(problem: &Gemm, tiling: &Tiling, target: Target, costs: &Costs) -
     if tiling.cluster == Cluster::Depth {
         // Each thread sends its sums, and adds up as many, or more where not all blocks add.
         let added = f64::from(tiling.sent_bytes()) / 4.0;
-        time += costs.meeting + costs.met * added / (128.0 * 128.0);
+        time += match tiling.blocks {
+            1 => costs.meeting,
+            _ => costs.crowded,
+        };
+        time += costs.met * added / (128.0 * 128.0);
     } else if tiling.split > 1 {
         let sums = [problem.m, problem.n, problem.batch].map(f64::from);
         let sums = sums.iter().product::<f64>() * 4.0;
@@ -244,6 +292,16 @@ struct Copied {
 }
 
 impl Copied {
+    /// Where the last tile's box ends with the matrix: nothing outside is copied.
+    fn inside(rows: u32, all: u32) -> Copied {
+        let tiles = all.div_ceil(rows).max(1);
+        Copied {
+            mean: f64::from(all) / f64::from(tiles),
+            inside: rows.min(all).into(),
+            outside: 0.0,
+        }
+    }
+
     /// In tiles of so many `rows`, in clusters of `peers`, of a matrix of so many; `last` is the part of the waves
     /// that has its edge.
     fn new(rows: u32, peers: u32, all: u32, last: f64) -> Copied {
@@ -278,12 +336,16 @@ struct Load {
     outside: f64,
     /// Bytes that must cross the memory bus once.
     bytes: f64,
+    /// The part of the operands that is not in L2.
+    missing: f64,
     /// Whether registers move for each tile.
     moves: bool,
     /// How the last tiles are cut.
     cut: Option<Tail>,
     /// The part of rows that do not start with a line.
     astride: f64,
+    /// The part of rows that do not start with a sector of 32 bytes.
+    sectors: f64,
     /// Cycles that a tile takes longer.
     tail: f64,
 }
@@ -295,27 +357,30 @@ impl Load {
         let products = rows / 64.0 * depth / 16.0;
         let stage = (rows + cols) * depth * 2.0;
         // A row that does not start with a line is a line more.
-        let astride = |more: f64| 1.0 + self.astride * more;
-        let copies = self.inside * costs.row * astride(costs.row_astride);
+        let astride =
+            |lines: f64, sectors: f64| 1.0 + self.astride * lines + self.sectors * sectors;
+        let copies = self.inside * costs.row * astride(costs.row_astride, costs.row_sectors);
         let copies = (copies + self.outside * costs.outside) * depth / 64.0;
-        let apart = match tiling.cluster {
-            Cluster::Depth => 1.0 + costs.apart,
-            _ => 1.0,
-        };
         let step = |active: f64| {
             let parts = [
                 products * (cols * costs.product).max(costs.least_product),
                 (products * (64.0 + cols) * 32.0 + stage) / costs.shared,
-                self.fetched * depth * 2.0 * astride(costs.astride) * active / costs.l2,
+                self.fetched * depth * 2.0 * astride(costs.astride, costs.sectors) * active
+                    / costs.l2,
                 copies,
             ];
-            beside(parts, PARTS) * apart + costs.beat
+            let apart = match tiling.cluster {
+                Cluster::Depth => costs.apart * active / f64::from(target.sms),
+                _ => 0.0,
+            };
+            beside(parts, PARTS) * (1.0 + apart) + costs.beat
         };
         // Blocks on one multiprocessor share all of that, but not the latency.
         let (sms, blocks) = (f64::from(target.sms), f64::from(tiling.blocks));
         let waiting = |active: f64| {
             let part = costs.alone + (1.0 - costs.alone) * active / sms;
-            costs.latency * part / f64::from(tiling.stages)
+            let latency = costs.latency + costs.far * self.missing;
+            latency * part / f64::from(tiling.stages)
         };
         let wave = |blocks: f64, active: f64| {
             let step = step(active) * blocks;
@@ -347,7 +412,8 @@ impl Load {
         }
         cycles += (waves - 1.0) * (tile - next);
         let moved = self.bytes / 1e6 / costs.memory;
-        beside([cycles / costs.clock, moved], MEMORY) + tile / costs.clock + costs.launch
+        let first = (tile + costs.first * self.missing) / costs.clock;
+        beside([cycles / costs.clock, moved], MEMORY) + first + costs.launch
     }
 }
 
@@ -474,8 +540,12 @@ fn in_clusters(problem: &Gemm, alone: Tiling, target: Target) -> Vec<Tiling> {
     for (cluster, useful) in [(Cluster::Below, below), (Cluster::Beside, beside)] {
         all.extend(useful.then(|| alone.cluster(cluster)));
     }
-    // More of them are for one wave, and less than half of their tiles lie outside.
-    for cluster in Cluster::LARGER {
+    // Four are for one wave, and less than half of their tiles lie outside. Eight were the best of 4 shapes of 211, by little, and
+    // chosen for 11.
+    for cluster in Cluster::LARGER
+        .into_iter()
+        .filter(|cluster| cluster.count() == 4)
+    {
         let [down, across] = cluster.sides();
         let whole = high > rows * (down / 2) && wide > cols * (across / 2);
         let many = alone.cluster(cluster);

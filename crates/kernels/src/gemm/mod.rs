@@ -44,7 +44,7 @@ mod wgmma;
 
 pub(crate) use buffers::over_operands;
 pub(crate) use choose::off_lines;
-pub use choose::{Costs, H200, ranked, time_at};
+pub use choose::{Costs, H200, ranked, times_at};
 pub use config::Config;
 pub use entry::prepared;
 pub(crate) use entry::{GemmEntry, lost};

@@ -6,6 +6,7 @@
 //! rows that start at multiples of 16 bytes; elements past their edges are zero.
 
 use super::gather::{GATHERERS, Gather};
+use super::kernel::left;
 use super::pieces::Pieces;
 use super::problem::Major;
 use super::scales::{BlockScales, Fetched};
@@ -59,6 +60,8 @@ pub(crate) struct Ends<'p, 'k> {
     gatherer: Option<BulkGatherer<'p, 'k, Stage>>,
     /// Stages of the next tile that are already in flight.
     ahead: Var<'k, u32>,
+    /// How often the producer has filled a stage.
+    filled: Var<'k, u32>,
     /// The number of this thread's warpgroup; the first one copies.
     group: Val<'k, u32>,
     /// How a tile is left half done, where it can be.
@@ -122,6 +125,20 @@ pub(crate) struct Side<'k> {
     /// Where the second half of the tile's rows or columns begins, behind the first: a gated pair's
     /// halves lie apart, and a tile has as many of one as of the other.
     pub(crate) apart: Option<Val<'k, u32>>,
+    /// How the rows or columns of the last tile are copied, where some would lie outside.
+    pub(crate) edge: Option<Edge<'k>>,
+}
+
+/// The copies of the last tile, whose box ends where the matrix does. The copy engine takes three times as long and more for a row
+/// outside as for one inside, and a wave waits for its slowest tile. The rest of a stage keeps what it had, which reaches
+/// only sums that nobody stores; the first time it gets the zeros.
+#[derive(Clone, Copy)]
+pub(crate) struct Edge<'k> {
+    pub(crate) map: TensorMapRef<'k, f16, 3>,
+    /// How many rows, or columns, the matrix has.
+    pub(crate) all: Val<'k, u32>,
+    /// Whether each tile has some, and this block copies all of them: no copy lies outside as a whole.
+    pub(crate) whole: bool,
 }
 
 /// What a tile multiplies: two operands, and the steps of the depth.
@@ -204,6 +221,33 @@ impl<'k> Peers<'k> {
 }
 
 impl<'k> Side<'k> {
+    /// The same as it is copied, and the bytes that a stage of this depth lacks then: the last tiles lack some, in stages that were
+    /// `written` before.
+    fn ending(
+        self,
+        written: Val<'k, bool>,
+        outer: u32,
+        depth: u32,
+        peers: &Peers<'k>,
+    ) -> (Side<'k>, Option<Val<'k, u32>>) {
+        let Some(edge) = self.edge else {
+            return (self, None);
+        };
+        let inside = left(edge.all, self.first).min(outer);
+        // Each of its peers copies so many, and this block those from `own` on.
+        let high = outer / peers.count;
+        let own = peers.number * high;
+        let ends = written & inside.lt(own + high);
+        let map = self.map.or_edge(ends, edge.map);
+        let map = match edge.whole {
+            true => map,
+            false => map.only_if(inside.gt(own) | !written),
+        };
+        let less = (self.first.kernel().c(outer) - inside) * (128 * (depth / SPAN));
+        let less = written.select(less, 0u32);
+        (Side { map, ..self }, Some(less))
+    }
+
     /// Issues the copies of the part of a stage that is `at` deep in the matrix, in pieces as wide
     /// as the swizzle: side by side along the depth, or across it. An operand that `peers`
     /// share is multicast: each block copies its part for all.
@@ -312,6 +356,7 @@ impl<'p, 'k> Ends<'p, 'k> {
             consumer: ring.consumer(),
             gatherer: gathered.then(|| ring.gatherer()),
             ahead: k.var(0u32).named("ahead"),
+            filled: k.var(0u32).named("filled"),
             group: k.warp_uniform() / 4,
             pieces: None,
             lets_next: false,
@@ -398,6 +443,9 @@ impl<'p, 'k> Ends<'p, 'k> {
                     }
                     Levels::Two(Some(scales)) if parts == 2 => {
                         vec![self.in_two_parts::<H>(factors, places[0], scales)]
+                    }
+                    Levels::Two(Some(scales)) if self.in_turns_of_scales(&places) => {
+                        vec![self.in_blocks::<H>(factors, places[0], scales)]
                     }
                     Levels::Two(scales) => self.in_two_levels::<H>(factors, &places, scales),
                 };
@@ -536,7 +584,7 @@ impl<'p, 'k> Ends<'p, 'k> {
         let parts = [0, 1].map(|_| WgmmaSums::zero(&k, cols));
         let total = WgmmaResult::zero(&k, cols);
         let place = [factors.left.first + row, factors.right.first];
-        let fetched = scales.room(&k, place, cols);
+        let fetched = [0, 1].map(|_| scales.room(&k, place, cols));
         // Asks for the products of a stage; those before have ended then.
         let ask = |part: usize, before: bool| {
             self.consumer.consume_lagging(|stage| {
@@ -546,19 +594,20 @@ impl<'p, 'k> Ends<'p, 'k> {
                 }
             });
         };
-        // Adds up the block whose scales have been fetched, and fetches those of the next one.
+        // Adds up the block whose scales have been fetched, and fetches those of the block after the next.
         let add = |block: Val<'k, u32>, part: usize, ask: &dyn Fn()| {
-            let by = scales.factors(&fetched);
-            scales.fetch(&fetched, block + 1);
+            let by = scales.factors(&fetched[part]);
+            scales.fetch(&fetched[part], block + 2);
             ask();
             parts[part].add_to(&total, 1, |at| Some(by.block(at)));
         };
         let last = |part: usize| {
-            let by = scales.factors(&fetched);
+            let by = scales.factors(&fetched[part]);
             parts[part].add_to(&total, 0, |at| Some(by.block(at)));
         };
         let all = || {
-            scales.fetch(&fetched, factors.from);
+            scales.fetch(&fetched[0], factors.from);
+            scales.fetch(&fetched[1], factors.from + 1);
             ask(0, false);
             let pairs = (factors.steps - 1) / 2;
             k.for_range(0, pairs, |pair| {
@@ -581,6 +630,51 @@ impl<'p, 'k> Ends<'p, 'k> {
             // Of more shares than steps some are empty.
             _ => k.if_(factors.steps.ne(0), all),
         }
+        total
+    }
+
+    /// Whether scales are fetched two blocks ahead ([`Ends::in_blocks`]): few of them a thread, for one set of rows.
+    fn in_turns_of_scales(&self, rows: &[Val<'k, u32>]) -> bool {
+        let Tiling { depth, swapped, .. } = self.tiling;
+        rows.len() == 1 && depth == SPAN && !swapped && self.pieces.is_none()
+    }
+
+    /// The same with one set of partial sums. While a warpgroup adds up, the other one's products keep the tensor cores busy. The scales of
+    /// a block are read two blocks before: a load takes as long as a block and more where copies keep the L2 cache busy, and the
+    /// assembler has products wait for it.
+    fn in_blocks<H: WgmmaInput>(
+        &self,
+        factors: Factors<'k>,
+        row: Val<'k, u32>,
+        scales: BlockScales<'k>,
+    ) -> WgmmaResult<'k> {
+        let k = self.k;
+        let cols = self.tiling.cols;
+        let part = WgmmaSums::zero(&k, cols);
+        let total = WgmmaResult::zero(&k, cols);
+        let place = [factors.left.first + row, factors.right.first];
+        let fetched = [0, 1].map(|_| scales.room(&k, place, cols));
+        let add = |block: Val<'k, u32>, turn: usize| {
+            let by = self.consumer.consume(|stage| {
+                self.products::<H>(factors, stage, &part, row, 0);
+                let by = scales.factors(&fetched[turn]);
+                scales.fetch(&fetched[turn], block + 2);
+                part.wait_for_older(0);
+                by
+            });
+            part.add_to(&total, 0, |at| Some(by.block(at)));
+        };
+        scales.fetch(&fetched[0], factors.from);
+        scales.fetch(&fetched[1], factors.from + 1);
+        let pairs = factors.steps / 2;
+        k.for_range(0, pairs, |pair| {
+            let block = factors.from + pair * 2;
+            add(block, 0);
+            add(block + 1, 1);
+        });
+        k.if_((factors.steps & 1).ne(0), || {
+            add(factors.from + pairs * 2, 0);
+        });
         total
     }
 
@@ -763,15 +857,34 @@ impl<'p, 'k> Ends<'p, 'k> {
             rows, cols, depth, ..
         } = self.tiling;
         let at = (factors.from + step) * (depth / SPAN * factors.left.span);
-        self.producer.fill(|copies, (left, right)| {
-            let [same_rows, same_cols] = Peers::of_tile(&self.k, self.tiling.cluster.sides());
+        let [same_rows, same_cols] = Peers::of_tile(&self.k, self.tiling.cluster.sides());
+        let sides = [
+            (factors.left, rows, same_rows),
+            (factors.right, cols, same_cols),
+        ];
+        let [(left, less_rows), (right, less_cols)] =
+            match sides.iter().any(|(side, ..)| side.edge.is_some()) {
+                false => sides.map(|(side, ..)| (side, None)),
+                true => {
+                    let written = self.filled.get().ge(self.tiling.stages);
+                    self.filled.update(|filled| filled + 1);
+                    sides.map(|(side, outer, peers)| side.ending(written, outer, depth, &peers))
+                }
+            };
+        let copy = |copies: &Transaction<'k>, (to_left, to_right)| {
             if factors.gather.is_none() {
-                factors.left.copy(copies, left, rows, depth, at, same_rows);
+                left.copy(copies, to_left, rows, depth, at, same_rows);
             }
-            factors
-                .right
-                .copy(copies, right, cols, depth, at, same_cols);
-        });
+            right.copy(copies, to_right, cols, depth, at, same_cols);
+        };
+        match less_rows
+            .into_iter()
+            .chain(less_cols)
+            .reduce(|one, other| one + other)
+        {
+            None => self.producer.fill(copy),
+            Some(less) => self.producer.fill_less(less, copy),
+        }
     }
 
     /// The producer warpgroup fills the stages of a tile: one thread issues the bulk copies, all of

@@ -143,6 +143,7 @@ impl<'k> Groups<'k> {
                 first: self.begin(found.group) + found.row,
                 span: self.cut.span,
                 apart: None,
+                edge: None,
             };
             let right = Side {
                 map: b,
@@ -151,6 +152,7 @@ impl<'k> Groups<'k> {
                 first: col * self.cut.width,
                 span: self.cut.span,
                 apart: self.cut.gated.then_some(self.known.n),
+                edge: None,
             };
             each(found, [left, right]);
         });
