@@ -16,3 +16,10 @@ pub(crate) fn overlap(k: &Kernel<'_>) {
     wait(k);
     k.launch_dependents();
 }
+
+/// The same the other way round, for a short launch between two long ones: the blocks of the next set out while the one before works, and
+/// wait for the end of this one.
+pub(crate) fn overlap_early(k: &Kernel<'_>) {
+    k.launch_dependents();
+    wait(k);
+}

@@ -325,22 +325,6 @@ impl Cases {
         let mut problem = Problem::ragged(lengths, 2, 64);
         problem.page_size = Some(16);
         self.dealt(&problem, 9, 1);
-        // Shares of 17 key blocks become two tiles of 9.
-        let mut problem = Problem::ragged(vec![(1, 576); 15], 1, 64);
-        problem.page_size = Some(32);
-        self.on_decode(&problem, |shape, _| {
-            let shape = DecodeShape {
-                keys: 64,
-                stages: 2,
-                ..shape
-            };
-            let grid = Grid {
-                blocks: 8,
-                least: 1,
-                combine: Combine::Launch,
-            };
-            (shape, grid)
-        });
     }
 
     fn decode_heads(&mut self) {

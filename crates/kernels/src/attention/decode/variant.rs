@@ -13,7 +13,7 @@ use crate::attention::score::{Modified, Parameters, Scores, Scoring};
 use crate::built::built;
 use crate::family::{Target, Variant};
 use crate::job::buffer;
-use crate::overlap::overlap;
+use crate::overlap::overlap_early;
 use crate::plan::{LaunchPlan, Purpose};
 use crate::{KernelError, Step};
 use heist_builder::{
@@ -91,7 +91,7 @@ fn build_combine<P: Parameters<DecodeArgs>>(
             let (args, tables) = P::parts(args);
             let scores = Scores { scoring, tables };
             if shape.overlaps(scoring) {
-                overlap(k);
+                overlap_early(k);
             }
             match dtype {
                 Dtype::F16 => combine::emit::<f16>(k, &shape, &args, &scores),

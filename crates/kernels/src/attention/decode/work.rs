@@ -216,26 +216,8 @@ impl<'a, 'k> Work<'a, 'k> {
             }
         };
         let even = (work.total + args.blocks - 1) / args.blocks;
-        let share = even.max(args.least);
-        work.share = match shape.ragged() {
-            false => share,
-            true => k.if_value(work.total.gt(0), || work.in_step(share), || share),
-        }
-        .named("share");
+        work.share = even.max(args.least).named("share");
         work
-    }
-
-    /// The same share, or a little more where every sequence has as many key blocks as the first: so that shares begin and end with tiles, or
-    /// divide them evenly. Blocks then read the same keys of neighbouring heads at the same time, which lie next to each other in memory.
-    fn in_step(&self, share: Val<'k, u32>) -> Val<'k, u32> {
-        let first = self.sequence(self.k.c(0));
-        let tile = first.blocks;
-        let alike = (first.units(self.args.kv_heads) * self.args.sequences).eq(self.total);
-        let parts = (tile / share).max(1u32);
-        let cut = (tile + parts - 1) / parts;
-        let whole = (share + tile - 1) / tile * tile;
-        let even = share.lt(tile).select(cut, whole);
-        (alike & (even - share).le(share / 16)).select(even, share)
     }
 
     /// A sequence, by its number.
