@@ -95,16 +95,14 @@ fn launch(
     arguments: *const *const c_void,
     cooperative: bool,
 ) -> c_int {
-    let all = (0..config.count as usize).filter_map(|at| raw::element(config.attributes, at));
-    let of = |id: c_uint| all.clone().find(|one| one.id == id).map(|one| one.value);
     submit(config.stream, |runtime| {
         Ok(Operation::Launch(Wish {
             function: function.addr(),
             grid: config.grid.into(),
             block: config.block.into(),
-            cluster: of(CLUSTER).map(|value| Dim3::new(value[0], value[1], value[2])),
+            cluster: config.cluster(),
             shared: config.shared,
-            cooperative: cooperative || of(COOPERATIVE).is_some_and(|value| value[0] != 0),
+            cooperative: cooperative || config.of(COOPERATIVE).is_some_and(|value| value[0] != 0),
             arguments: runtime.arguments(function, arguments)?,
         }))
     })
@@ -170,6 +168,19 @@ impl Config {
             attributes: std::ptr::null(),
             count: 0,
         }
+    }
+
+    /// The value of an attribute, where it is said.
+    fn of(&self, id: c_uint) -> Option<[u32; 16]> {
+        let all = (0..self.count as usize).filter_map(|at| raw::element(self.attributes, at));
+        all.into_iter()
+            .find(|one| one.id == id)
+            .map(|one| one.value)
+    }
+
+    fn cluster(&self) -> Option<Dim3> {
+        let value = self.of(CLUSTER)?;
+        Some(Dim3::new(value[0], value[1], value[2]))
     }
 }
 
@@ -272,4 +283,27 @@ pub(crate) extern "C" fn cudaOccupancyMaxActiveBlocksPerMultiprocessorWithFlags(
     _: c_uint,
 ) -> c_int {
     cudaOccupancyMaxActiveBlocksPerMultiprocessor(to, function, threads, shared)
+}
+
+/// How many clusters of this shape the device runs at a time.
+#[unsafe(no_mangle)]
+pub(crate) extern "C" fn cudaOccupancyMaxActiveClusters(
+    to: *mut c_int,
+    function: *const c_void,
+    config: *const Config,
+) -> c_int {
+    call(|runtime| {
+        let config = raw::get(config).ok_or(INVALID_VALUE)?;
+        let threads = Dim3::from(config.block).count();
+        let threads = u32::try_from(threads).map_err(|_| INVALID_VALUE)?;
+        let shared = u32::try_from(config.shared).map_err(|_| INVALID_VALUE)?;
+        let blocks = config.cluster().map_or(1, |cluster| cluster.count());
+        if blocks == 0 {
+            return Err(INVALID_VALUE);
+        }
+        let (needs, _) = runtime.needs(function, threads, shared)?;
+        let sms = runtime.device.gpu().sms;
+        raw::put(to, (u64::from(needs.resident * sms) / blocks) as c_int);
+        Ok(())
+    })
 }
