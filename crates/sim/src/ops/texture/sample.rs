@@ -52,8 +52,11 @@ pub(super) fn taps(texture: &Texture, axes: usize, at: [f64; 3]) -> ([Tap; 8], u
         tap.weight = f64::from(weights[number]) / f64::from(WHOLE);
         tap.at = place.map(|[x, y, z]| {
             let texel = u64::from(texture.format.bytes());
-            let inside = z * texture.plane + y * texture.pitch + x * texel;
-            texture.base.wrapping_add(inside)
+            // A description that a kernel has made can say anything.
+            let steps = [(z, texture.plane), (y, texture.pitch), (x, texel)];
+            steps.into_iter().fold(texture.base, |at, (count, step)| {
+                at.wrapping_add(count.wrapping_mul(step))
+            })
         });
     }
     (found, count)

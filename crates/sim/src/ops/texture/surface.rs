@@ -106,7 +106,12 @@ impl Access {
                 }
             };
             let [x, y, z] = place.map(|one| one as u64);
-            found[lane] = Some(image.base + z * image.plane + y * image.pitch + x);
+            // A description that a kernel has made can say anything.
+            let steps = [(z, image.plane), (y, image.pitch), (x, 1)];
+            let place = steps.into_iter().fold(image.base, |at, (count, step)| {
+                at.wrapping_add(count.wrapping_mul(step))
+            });
+            found[lane] = Some(place);
         }
         if outside != 0 {
             let [x, y, z] = at[first(outside)];
