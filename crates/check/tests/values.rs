@@ -335,11 +335,12 @@ fn a_kernel_of_more_than_a_few_instructions_is_not_cut_to_its_trap() {
 }
 
 #[test]
-fn code_behind_a_trap_is_no_mistake() {
+fn code_behind_a_trap_and_code_without_an_effect_are_no_mistake() {
     for (body, dead) in [
-        ("trap; add.u32 a, a, 1; add.u32 a, a, 1; ret;", false),
-        ("ret; add.u32 a, a, 1; add.u32 a, a, 1; ret;", true),
-        ("ret; add.u32 a, a, 1; trap; ret;", true),
+        ("trap; add.u32 a, a, 1; bar.sync 0; ret;", false),
+        ("ret; add.u32 a, a, 1; bar.sync 0; ret;", true),
+        ("ret; bar.sync 0; trap; ret;", true),
+        ("ret; add.u32 a, a, 1; add.u32 a, a, 1; ret;", false),
     ] {
         let found = told(
             "sm_80",
