@@ -360,6 +360,23 @@ fn tiles_of_more_than_a_wave_are_asked_for_in_clusters_too() {
     assert_eq!(source(1024, 1024, 1024), TileSource::Direct);
 }
 
+/// Pieces cost up to a tenth where the last wave is nearly full.
+#[test]
+fn the_last_tiles_are_cut_where_the_last_wave_leaves_a_third_idle() {
+    let (_, target) = common::device("h200");
+    for (m, n, k, cut) in [
+        (8192, 3328, 5632, true),
+        (4096, 11008, 4096, true),
+        (4096, 4096, 14336, false),
+        (2048, 8192, 28672, false),
+    ] {
+        let problem = Gemm::new(m, n, k, Input::Bf16, Output::Bf16, Layout::Nt);
+        let chosen = FAMILY.choose(None, &problem, target).expect("one");
+        let job = chosen.job(&problem, None, target).expect("a job");
+        assert_eq!(job.name.contains("/tail"), cut, "{}", job.name);
+    }
+}
+
 #[test]
 fn the_variant_follows_the_device() {
     let large = Gemm::new(4096, 4096, 4096, Input::Bf16, Output::Bf16, Layout::Nt);

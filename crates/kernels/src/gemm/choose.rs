@@ -685,7 +685,9 @@ pub fn ranked(problem: &Gemm, target: Target) -> Vec<(f64, Tiling)> {
 /// Of how many tile shapes, the fastest whole ones, it is looked at whether to cut the last tiles.
 const CUT: usize = 4;
 
-/// The same with the last tiles in pieces, where that can be and gains anything.
+/// The same with the last tiles in pieces, where that can be and gains anything. Pieces are read, stored
+/// and added up besides: of 20 shapes on an H200 those with a last wave of at most two thirds were within
+/// 1% in pieces or faster (up to 4%), and fuller ones up to 1.5% faster or up to 10% slower.
 fn in_pieces(problem: &Gemm, tiling: Tiling, target: Target) -> Option<Tiling> {
     let cut = tiling.tail();
     let halves = u64::from(problem.k) * u64::from(problem.input.bytes()) / 2;
@@ -694,7 +696,7 @@ fn in_pieces(problem: &Gemm, tiling: Tiling, target: Target) -> Option<Tiling> {
     let fits = plain && cut.check().is_ok();
     let tiles = u32::try_from(tiles(problem, &tiling))
         .ok()
-        .filter(|_| fits)?;
+        .filter(|tiles| fits && 3 * (tiles % target.sms) <= 2 * target.sms)?;
     Tail::new(tiles, steps, target.sms).map(|_| cut)
 }
 
