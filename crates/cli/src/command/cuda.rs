@@ -207,7 +207,6 @@ impl ProgramReport {
         let source = module.map_or(&empty, |(source, _)| source);
         let kernel = entry::readable(&text("kernel"));
         let mut fresh: Vec<Told> = Vec::new();
-        let mut counted = std::collections::HashSet::new();
         for one in fold::fold(found, source) {
             let lifted = module.and_then(|(source, module)| origin::lifted(module, source, &one));
             let (one, source) = lifted.unwrap_or_else(|| (one, source.clone()));
@@ -216,25 +215,21 @@ impl ProgramReport {
                 source,
                 later: 0,
             };
-            if fresh.iter().any(|other| other.place() == told.place()) {
-                continue;
-            }
-            let earlier = self.found.iter_mut().enumerate();
-            let known = earlier
-                .filter(|(_, launch)| launch.kernel == kernel)
-                .flat_map(|(at, launch)| {
-                    launch
-                        .told
-                        .iter_mut()
-                        .enumerate()
-                        .map(move |(n, one)| ((at, n), one))
-                })
-                .find(|(_, other)| other.place() == told.place());
-            match known {
-                Some((which, known)) => known.later += usize::from(counted.insert(which)),
-                None => fresh.push(told),
+            if !fresh.iter().any(|other| other.place() == told.place()) {
+                fresh.push(told);
             }
         }
+        fresh.retain(|told| {
+            let launches = self.found.iter_mut();
+            let mut earlier = launches
+                .filter(|launch| launch.kernel == kernel)
+                .flat_map(|launch| &mut launch.told);
+            match earlier.find(|other| other.place() == told.place()) {
+                Some(known) => known.later += 1,
+                None => return true,
+            }
+            false
+        });
         if !fresh.is_empty() {
             self.found.push(Found {
                 kernel,
