@@ -358,4 +358,29 @@ mod tests {
         assert_eq!(raw::bytes(at as *const c_void, 5), [7, 7, 7, 7, 9]);
         assert!(heap.free(at));
     }
+
+    #[test]
+    fn addresses_of_freed_memory_and_of_the_host_are_told_by_what_they_are() {
+        let mut heap = Heap::default();
+        let (kept, gone) = (heap.device(100), heap.device(64));
+        assert!(heap.free(gone));
+        let foreign = heap.foreign();
+        assert!(foreign.is_sorted_by_key(|one| one.at.start));
+        let why = |address: u64| {
+            let one = foreign.iter().find(|one| one.at.contains(&address));
+            one.map(|one| one.why.clone())
+        };
+        let name = "cudaMalloc no. 2 of 64 bytes".to_owned();
+        assert_eq!(why(gone + 63), Some(ForeignKind::Freed(name)));
+        assert_eq!((why(gone + 64), why(kept)), (None, None));
+        let here = 5;
+        assert_eq!(
+            why((&raw const here).addr() as u64),
+            Some(ForeignKind::Host)
+        );
+        // A graph has its memory again when it runs again.
+        assert!(heap.device_at("node", gone, 64));
+        let freed = |one: &Foreign| matches!(one.why, ForeignKind::Freed(_));
+        assert!(!heap.foreign().iter().any(freed));
+    }
 }

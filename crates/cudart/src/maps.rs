@@ -35,3 +35,27 @@ impl Maps {
         Arc::clone(&self.all)
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use heist_launch::TensorElement;
+
+    #[test]
+    fn a_map_has_one_number_for_good() {
+        let map = |extent| TensorMap::dense("", TensorElement::F16, &[extent], &[8]);
+        let mut maps = Maps::default();
+        let first = maps.keep(64, map(16));
+        let launched = maps.for_launch();
+        assert_ne!(maps.keep(128, map(16)), first);
+        assert_ne!(maps.keep(64, map(24)), first);
+        assert_eq!(maps.keep(64, map(16)), first);
+        assert_eq!(maps.find(&first), Some(map(16)));
+        assert_eq!(maps.find(&[0; 128]), None);
+        // A launch that is under way keeps what it was given.
+        assert_eq!((launched.launch, launched.list.len()), (1, 1));
+        let next = maps.for_launch();
+        assert_eq!((next.launch, next.list.len()), (2, 3));
+        assert_eq!(next.list[1], (128, map(16)));
+    }
+}
