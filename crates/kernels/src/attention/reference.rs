@@ -324,23 +324,7 @@ fn attend_group(
         true => tables.sinks[group.head],
         false => f64::NEG_INFINITY,
     };
-    let mut lse = Vec::new();
-    for weights in &mut weights {
-        let highest = weights.iter().copied().fold(sink, f64::max);
-        if highest == f64::NEG_INFINITY {
-            lse.push(highest);
-            weights.fill(0.0);
-            continue;
-        }
-        for weight in &mut *weights {
-            *weight = (*weight - highest).exp();
-        }
-        let sum: f64 = weights.iter().sum::<f64>() + (sink - highest).exp();
-        for weight in &mut *weights {
-            *weight /= sum;
-        }
-        lse.push(highest + sum.ln());
-    }
+    let lse = weights.iter_mut().map(|row| softmax(row, sink)).collect();
     let mut out = vec![0.0; rows.len() * value_dim];
     each_seen(1, &mut |number, key, elements| {
         let weight = weights[number][key] * factor(&tables.value_scales);
@@ -351,6 +335,24 @@ fn attend_group(
         );
     });
     Part { out, lse }
+}
+
+/// Turns the scores of a row into weights beside a sink, and gives the logarithm of their sum. A row
+/// that sees nothing has no weights.
+fn softmax(scores: &mut [f64], sink: f64) -> f64 {
+    let highest = scores.iter().copied().fold(sink, f64::max);
+    if highest == f64::NEG_INFINITY {
+        scores.fill(0.0);
+        return highest;
+    }
+    for score in &mut *scores {
+        *score = (*score - highest).exp();
+    }
+    let sum = scores.iter().sum::<f64>() + (sink - highest).exp();
+    for weight in scores {
+        *weight /= sum;
+    }
+    highest + sum.ln()
 }
 
 /// What is in the tables of a job.

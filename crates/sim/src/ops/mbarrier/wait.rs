@@ -21,6 +21,9 @@ const PATIENCE: u64 = 2000;
 /// One in so many gives up at once in schedules other than the first: the time is the system's.
 const HASTY: u64 = 2;
 
+/// The bits of a phase's number that a state has room for.
+const TOKEN_PHASE: u64 = 0xff_ffff;
+
 /// `test_wait` and `try_wait`, by state or by parity.
 pub(super) fn decode(d: &mut Decoder<'_>, i: &Instruction, mods: &Mods<'_>) -> Decoded<()> {
     let o = &i.operands;
@@ -87,32 +90,10 @@ impl Waiter {
             let Some(barrier) = cx.blocks[rank as usize].mbarriers.get(offset) else {
                 return;
             };
-            let done = if self.parity {
-                barrier.is_over(tokens[lane] as u32)
-            } else {
-                let theirs = tokens[lane] >> 36 & 0xff_ffff;
-                let named = (tokens[lane] >> 20 & 0xffff) as u32;
-                let phase = barrier.phase & 0xff_ffff;
-                let strange =
-                    tokens[lane] >> 63 == 0 || named != offset >> 3 & 0xffff || theirs > phase;
-                let old = !strange && theirs + 1 < phase;
-                if old {
-                    cx.report(rule::MBARRIER_PHASE, 1 << lane, |_, mut told| {
-                        told.message = format!(
-                            "waits at the mbarrier at {offset:#x} for phase {theirs}, and it is in phase {phase}"
-                        );
-                        told.help("a wait may ask for the phase in progress or the one before it: wait before the barrier is two phases further")
-                    });
-                }
-                if strange {
-                    cx.report(rule::MBARRIER_TOKEN, 1 << lane, |_, mut told| {
-                        told.message = format!(
-                            "waits at the mbarrier at {offset:#x} with a state that is not one of it"
-                        );
-                        told.help("pass the state that `mbarrier.arrive` on this mbarrier gave in this phase")
-                    });
-                }
-                strange || phase > theirs
+            let phase = barrier.phase & TOKEN_PHASE;
+            let done = match self.parity {
+                true => barrier.is_over(tokens[lane] as u32),
+                false => is_over_by_state(cx, lane, offset, phase, tokens[lane]),
             };
             if done {
                 over |= 1 << lane;
@@ -145,30 +126,58 @@ impl Waiter {
             cx.warp.stuck.1 = 0;
         }
         for (rank, offset, lanes) in known {
-            let Some(barrier) = cx.blocks[rank as usize].mbarriers.get(offset) else {
-                continue;
-            };
-            let done = &barrier.done;
-            if let Some(missed) = &done.missed {
-                cx.warp.fences.miss(Arc::clone(missed));
-            }
-            if done.near.is_some() && !self.order.reaches(true) {
-                cx.warp.fences.miss(Arc::new(done.all.clone()));
-            }
-            for (needs, clock) in done.offers(self.order) {
-                if self.order.synchronises {
-                    cx.warp.clock.acquire(clock, lanes, live);
-                } else {
-                    // For a fence behind the wait.
-                    let place = 1 << 62 | u64::from(rank) << 32 | u64::from(offset);
-                    let clock = Arc::new(clock.clone());
-                    cx.warp.fences.saw(lanes, place, Offer { needs, clock });
-                }
-            }
+            self.acquire(cx, (rank, offset), lanes, live);
         }
         cx.set_pred(self.target, over);
         Flow::Next
     }
+
+    /// What the threads that see the phase over may read since: what the arrivals have released.
+    fn acquire(self, cx: &mut Cx<'_>, (rank, offset): (u32, u32), lanes: Mask, live: Mask) {
+        let Some(barrier) = cx.blocks[rank as usize].mbarriers.get(offset) else {
+            return;
+        };
+        let done = &barrier.done;
+        if let Some(missed) = &done.missed {
+            cx.warp.fences.miss(Arc::clone(missed));
+        }
+        if done.near.is_some() && !self.order.reaches(true) {
+            cx.warp.fences.miss(Arc::new(done.all.clone()));
+        }
+        for (needs, clock) in done.offers(self.order) {
+            if self.order.synchronises {
+                cx.warp.clock.acquire(clock, lanes, live);
+            } else {
+                // For a fence behind the wait.
+                let place = 1 << 62 | u64::from(rank) << 32 | u64::from(offset);
+                let clock = Arc::new(clock.clone());
+                cx.warp.fences.saw(lanes, place, Offer { needs, clock });
+            }
+        }
+    }
+}
+
+/// Whether the phase that a state (token) of `mbarrier.arrive` names is over. A state that is none
+/// of this mbarrier is told, and waits for nothing.
+fn is_over_by_state(cx: &mut Cx<'_>, lane: usize, offset: u32, phase: u64, token: u64) -> bool {
+    let theirs = token >> 36 & TOKEN_PHASE;
+    let named = (token >> 20 & 0xffff) as u32;
+    let strange = token >> 63 == 0 || named != offset >> 3 & 0xffff || theirs > phase;
+    if strange {
+        cx.report(rule::MBARRIER_TOKEN, 1 << lane, |_, mut told| {
+            told.message =
+                format!("waits at the mbarrier at {offset:#x} with a state that is not one of it");
+            told.help("pass the state that `mbarrier.arrive` on this mbarrier gave in this phase")
+        });
+    } else if theirs + 1 < phase {
+        cx.report(rule::MBARRIER_PHASE, 1 << lane, |_, mut told| {
+            told.message = format!(
+                "waits at the mbarrier at {offset:#x} for phase {theirs}, and it is in phase {phase}"
+            );
+            told.help("a wait may ask for the phase in progress or the one before it: wait before the barrier is two phases further")
+        });
+    }
+    strange || phase > theirs
 }
 
 impl Cx<'_> {

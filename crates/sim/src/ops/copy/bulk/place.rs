@@ -8,6 +8,7 @@ use crate::race::access::{Access, AccessKind, LINE};
 use crate::race::clock::Behind;
 use crate::state::memory::window::{SharedPlace, Window};
 use heist_ptx::rule;
+use std::ops::Range;
 
 impl Cx<'_> {
     /// The block and offset of an address in the shared window.
@@ -158,41 +159,37 @@ impl Cx<'_> {
                 let clock = &self.warp.clock;
                 unfenced = flight::unready(region, clock, lane as u8, start..end, minds);
             }
-            let mut at = start;
-            while at < end && checks.races {
-                let line = at / LINE as u64;
-                let stop = end.min((line + 1) * LINE as u64);
-                let (from, count) = (at % LINE as u64, stop - at);
-                let bytes = if count >= 128 {
-                    u128::MAX
-                } else {
-                    ((1u128 << count) - 1) << from
-                };
-                let access = Access {
-                    write,
-                    kind,
-                    pc,
-                    bytes,
-                    lanes: &lanes,
-                    shift: 2,
-                    first: 0,
-                    shared: false,
-                    crowds: None,
-                    cells: crate::race::trace::cell_mask(bytes, 2, 0),
-                    order: None,
-                };
-                let (clock, history) = (&self.warp.clock, &mut region.history);
+            if checks.races {
                 let floor = crate::access::look::floor(self.team, home);
-                let conflict = match kind.by_proxy() {
-                    true => history.foresee(line, &access, clock, geography, floor),
-                    false => history.access(line, &access, clock, geography, floor),
-                };
-                if let Some(conflict) = conflict
-                    && found.is_none()
-                {
-                    found = Some((conflict, line * LINE as u64 + u64::from(conflict.byte)));
+                let clock = &self.warp.clock;
+                for (line, bytes) in lines(start..end) {
+                    let access = Access {
+                        write,
+                        kind,
+                        pc,
+                        bytes,
+                        lanes: &lanes,
+                        shift: 2,
+                        first: 0,
+                        shared: false,
+                        crowds: None,
+                        cells: crate::race::trace::cell_mask(bytes, 2, 0),
+                        order: None,
+                    };
+                    let conflict = match kind.by_proxy() {
+                        true => region
+                            .history
+                            .foresee(line, &access, clock, geography, floor),
+                        false => region
+                            .history
+                            .access(line, &access, clock, geography, floor),
+                    };
+                    if let Some(conflict) = conflict
+                        && found.is_none()
+                    {
+                        found = Some((conflict, line * LINE as u64 + u64::from(conflict.byte)));
+                    }
                 }
-                at = stop;
             }
         }
         if let Some(offset) = missing {
@@ -214,21 +211,34 @@ impl Cx<'_> {
         if let Some((conflict, offset)) = found {
             report_race(self, home, offset, conflict, does, kind);
         } else if let Some(unfenced) = unfenced {
-            let them = self.whom(unfenced.agent, unfenced.lane);
-            // A reduction reads what a store has left, too.
-            let (code, to) = match write && !(kind == AccessKind::Reduction && unfenced.write) {
+            self.report_unfenced(lane, home, does, kind, unfenced);
+        }
+    }
+
+    /// A copy of global bytes that a thread has used without a proxy fence since.
+    fn report_unfenced(
+        &mut self,
+        lane: usize,
+        home: Home,
+        does: Does,
+        kind: AccessKind,
+        unfenced: flight::Unready,
+    ) {
+        let them = self.whom(unfenced.agent, unfenced.lane);
+        // A reduction reads what a store has left, too.
+        let (code, to) =
+            match does == Does::Writes && !(kind == AccessKind::Reduction && unfenced.write) {
                 true => (rule::PROXY_FENCE_BEFORE_ASYNC_WRITE, " to"),
                 false => (rule::PROXY_FENCE_BEFORE_ASYNC_READ, ""),
             };
-            self.report(code, 1 << lane, |cx, mut told| {
-                let at = place(cx, home, unfenced.offset);
-                let (verb, done) = if unfenced.write { ("wrote", "written") } else { ("read", "read") };
-                told.message =
-                    format!("copies{to} {at}, which {them} {verb} without `fence.proxy.async` since");
-                told.other(cx.code.span(unfenced.pc), format!("it was {done} here"))
-                    .help(format!("every thread that {verb} it runs `fence.proxy.async.global` before it hands the data over, or the copying thread does when it has received it"))
-            });
-        }
+        self.report(code, 1 << lane, |cx, mut told| {
+            let at = place(cx, home, unfenced.offset);
+            let (verb, done) = if unfenced.write { ("wrote", "written") } else { ("read", "read") };
+            told.message =
+                format!("copies{to} {at}, which {them} {verb} without `fence.proxy.async` since");
+            told.other(cx.code.span(unfenced.pc), format!("it was {done} here"))
+                .help(format!("every thread that {verb} it runs `fence.proxy.async.global` before it hands the data over, or the copying thread does when it has received it"))
+        });
     }
 
     /// Whether the source of a copy in shared memory is written and visible to the async proxy.
@@ -359,4 +369,18 @@ impl Cx<'_> {
             })
         });
     }
+}
+
+/// The lines that a range of bytes touches, each with the bytes of it.
+fn lines(range: Range<u64>) -> impl Iterator<Item = (u64, u128)> {
+    const LEN: u64 = LINE as u64;
+    (range.start / LEN..range.end.div_ceil(LEN)).map(move |line| {
+        let from = range.start.max(line * LEN);
+        let count = range.end.min((line + 1) * LEN) - from;
+        let bytes = match count {
+            LEN => u128::MAX,
+            some => ((1 << some) - 1) << (from % LEN),
+        };
+        (line, bytes)
+    })
 }
