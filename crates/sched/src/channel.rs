@@ -36,6 +36,8 @@ use heist_builder::{
 
 /// The word that says there is no next tile. No index reaches it.
 pub(crate) const NONE: u32 = u32::MAX;
+/// The word in place of a tile whose policy is to be interpreted first: another word follows.
+pub(crate) const ASK: u32 = NONE - 1;
 
 /// Words on their way to threads that are apart.
 const SLOTS: u32 = 2;

@@ -14,10 +14,20 @@ fn built(
     policy: impl Policy + Send + Sync + 'static,
     watch: Watch,
 ) -> String {
+    built_when(arch, source, Submit::Early, policy, watch)
+}
+
+fn built_when(
+    arch: Arch,
+    source: TileSource,
+    submit: Submit,
+    policy: impl Policy + Send + Sync + 'static,
+    watch: Watch,
+) -> String {
     Tiled::<Scale>::new("scale", 1000)
         .source(source)
         .policy(policy)
-        .submit(Submit::Early)
+        .submit(submit)
         .watch(watch)
         .block(256)
         .locations(false)
@@ -117,4 +127,24 @@ fn a_source_that_asks_nobody_has_no_code_for_it() {
         direct.matches(".shared").count(),
         "{never}"
     );
+}
+
+/// What is interpreted lies behind the loop of tiles whose policy always asks: between a tile and the next are the request, a look at which
+/// policy is current, and the way back.
+#[test]
+fn tiles_of_a_loaded_policy_that_always_asks_do_not_pass_the_interpreter() {
+    for source in [TileSource::Ticket, TileSource::Clc] {
+        let loaded: AnyPolicy = "loaded: greedy".parse().expect("a policy");
+        let ptx = built_when(Arch::SM_100, source, Submit::Late, loaded, Watch::Off);
+        let (before, after) = ptx.split_once("// end of the tile").expect("a tile");
+        let (between, interpreter) = after.split_once("// interpret:").expect("an interpreter");
+        let top = before.rsplit_once("_loop:").expect("a loop").0;
+        let top = top.rsplit_once('\n').expect("a line").1;
+        assert!(
+            between.contains(&format!("bra {top}_loop")),
+            "{source}: {between}"
+        );
+        assert!(between.contains("ld.relaxed.sys"), "{source}: {between}");
+        assert!(interpreter.contains("// interpret: ask"), "{source}");
+    }
 }

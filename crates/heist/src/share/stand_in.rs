@@ -14,7 +14,7 @@ use heist_kernels::{KernelError, Target};
 use heist_launch::{Arg, Arguments, Dim3};
 use heist_ptx::arch::{Footprint, Gpu};
 use heist_run::Program;
-use heist_sched::{Pause, Plan, Readout, Schedule, TileSource, Tiled, TiledKernel, Watch};
+use heist_sched::{Pause, Plan, Policy, Readout, Schedule, TileSource, Tiled, TiledKernel, Watch};
 
 kernel_params! {
     /// Its parameters.
@@ -54,6 +54,8 @@ const PIECE_NS: u32 = 15_000;
 const THREADS: u32 = 32;
 /// Shared memory that is left to the scheduler.
 const SCHEDULER_BYTES: u32 = 256;
+/// The same where its policy is loaded, with room for the policy's words.
+const LOADED_BYTES: u32 = 1280;
 
 /// One launch of a tenant, as it is simulated.
 pub(super) struct StandIn {
@@ -144,13 +146,13 @@ impl Shape {
         }
     }
 
-    /// Bytes of shared memory with which as many blocks fit on a multiprocessor.
-    fn shared(&self, arch: Arch) -> u32 {
+    /// Bytes of shared memory with which as many blocks fit on a multiprocessor, beside those of the scheduler.
+    fn shared(&self, arch: Arch, scheduler: u32) -> u32 {
         let limits = arch.limits();
         let part = limits.shared_per_sm / self.blocks / limits.shared_unit * limits.shared_unit;
         part.saturating_sub(limits.shared_reserved)
             .min(limits.shared_opt_in)
-            .saturating_sub(SCHEDULER_BYTES)
+            .saturating_sub(scheduler)
     }
 }
 
@@ -206,7 +208,11 @@ impl StandIn {
             cluster: shape.cluster,
             ..schedule
         };
-        let shared = shape.shared(target.arch);
+        let scheduler = match schedule.policy.loaded() {
+            None => SCHEDULER_BYTES,
+            Some(_) => LOADED_BYTES,
+        };
+        let shared = shape.shared(target.arch, scheduler);
         let tiled = Tiled::<StandInArgs>::new(name, shape.tiles)
             .schedule(&schedule)
             // Nothing to save: a tile that is left half done knows how far it has come.
@@ -315,4 +321,28 @@ fn sleep<'k>(k: &Kernel<'k>, ns: Val<'k, u32>) {
             left.set(left.get() - now);
         },
     );
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// A tile of GEMM takes a whole multiprocessor, and so does what stands in for it.
+    #[test]
+    fn a_loaded_policy_has_room_beside_a_block_that_fills_its_multiprocessor() {
+        let shape = Shape {
+            tiles: 264.into(),
+            cluster: Dim3::ONE,
+            blocks: 1,
+            tile_ns: 1000,
+            quiet_ns: 1000,
+        };
+        let gpu = Gpu::H200;
+        let target = crate::share::modelled::Model::new(gpu).target();
+        for policy in ["greedy", "loaded: greedy"] {
+            let schedule = format!("ticket late {policy}").parse().unwrap();
+            let stands = StandIn::new("batch", shape, schedule, target);
+            assert!(stands.is_ok(), "{policy}: {:?}", stands.err());
+        }
+    }
 }

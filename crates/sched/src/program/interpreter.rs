@@ -82,37 +82,52 @@ impl<'k> Interpreter<'k> {
     pub(super) fn take_up(&self, cx: &PolicyCx<'k>) {
         let k = self.k;
         k.if_(self.next.get().ne(self.seen.get()), || {
-            self.let_go(cx);
-            let tries = k.var(0u32);
-            k.loop_(|flow| {
-                let now = self.next.get();
-                self.seen.set(now);
-                self.kind.set(now & 3);
-                flow.break_if(self.kind.get().ne(kind::PROGRAM));
-                let index = (now >> 2) & (SLOTS as u32 - 1);
-                let users = users(cx, index);
-                users.atomic_add_with(Order::AcquireRelease, Scope::System, 1u64);
-                // Either the loader sees the count, or this thread sees the new policy.
-                k.fence_sequential(Scope::System);
-                self.next.set(current(cx).load_acquire(Scope::System));
-                let offset = index * SLOT_WORDS as u32 + area::slot(0) as u32;
-                self.slot.set(offset.cast::<u64>());
-                flow.break_if(self.next.get().eq(now));
-                users.atomic_add_with(Order::AcquireRelease, Scope::System, u64::MAX);
-                self.kind.set(kind::ALWAYS);
-                tries.update(|tries| tries + 1);
-                flow.break_if(tries.get().ge(TRIES));
-            });
-            k.if_(self.kind.get().eq(kind::PROGRAM), || {
-                let right = self.copy(cx);
-                k.if_else(
-                    right,
-                    || {
-                        self.run(cx, Section::Init, None);
-                    },
-                    || self.eject(cx, k.c(Misdeed::Changed as u32)),
-                );
-            });
+            let (now, next) = (self.next.get(), self.next.get() & 3);
+            let programs = next.eq(kind::PROGRAM) | self.kind.get().eq(kind::PROGRAM);
+            k.if_else(
+                programs,
+                || self.exchange(cx),
+                || {
+                    self.seen.set(now);
+                    self.kind.set(next);
+                },
+            );
+        });
+    }
+
+    /// Changes over from a program or to one.
+    fn exchange(&self, cx: &PolicyCx<'k>) {
+        let k = self.k;
+        self.let_go(cx);
+        let tries = k.var(0u32);
+        k.loop_(|flow| {
+            let now = self.next.get();
+            self.seen.set(now);
+            self.kind.set(now & 3);
+            flow.break_if(self.kind.get().ne(kind::PROGRAM));
+            let index = (now >> 2) & (SLOTS as u32 - 1);
+            let users = users(cx, index);
+            users.atomic_add_with(Order::AcquireRelease, Scope::System, 1u64);
+            // Either the loader sees the count, or this thread sees the new policy.
+            k.fence_sequential(Scope::System);
+            self.next.set(current(cx).load_acquire(Scope::System));
+            let offset = index * SLOT_WORDS as u32 + area::slot(0) as u32;
+            self.slot.set(offset.cast::<u64>());
+            flow.break_if(self.next.get().eq(now));
+            users.atomic_add_with(Order::AcquireRelease, Scope::System, u64::MAX);
+            self.kind.set(kind::ALWAYS);
+            tries.update(|tries| tries + 1);
+            flow.break_if(tries.get().ge(TRIES));
+        });
+        k.if_(self.kind.get().eq(kind::PROGRAM), || {
+            let right = self.copy(cx);
+            k.if_else(
+                right,
+                || {
+                    self.run(cx, Section::Init, None);
+                },
+                || self.eject(cx, k.c(Misdeed::Changed as u32)),
+            );
         });
     }
 

@@ -1,7 +1,7 @@
 //! The loop that asks for more tiles, and its scheduler thread.
 
 use super::{Asking, Judge, Tile, TileLoop};
-use crate::channel::NONE;
+use crate::channel::{ASK, Channel, NONE};
 use crate::policy::TileId;
 use crate::source::Submit;
 use crate::ticket::Endings;
@@ -15,6 +15,10 @@ impl<'k> TileLoop<'k> {
         let Some(channel) = self.channel else {
             return;
         };
+        let late = self.shape.submit == Submit::Late && k.cluster_size() == 1;
+        if let Some(judge) = self.loaded().filter(|_| late) {
+            return self.steal_loaded(judge, channel, body, ahead);
+        }
         // In a cluster every block looks at the word that was sent to it.
         let looks = self.answered().is_some() || k.cluster_size() > 1;
         let send = |next: Val<'k, u32>| {
@@ -83,6 +87,67 @@ impl<'k> TileLoop<'k> {
                 flow.continue_if(next.ne(NONE));
                 flow.break_();
             }
+        });
+    }
+
+    /// The same under a loaded policy, in two loops. In the inner one tiles follow each other as under a greedy policy
+    /// that is built in, as long as the loaded one always asks. Where it is to be interpreted all threads
+    /// go to the outer one: the interpreter is long, and every tile would have to jump over it.
+    fn steal_loaded(
+        &self,
+        judge: &Judge<'k>,
+        channel: Channel<'k>,
+        body: &dyn Fn(Tile<'k>),
+        ahead: Option<&dyn Fn(Tile<'k>)>,
+    ) {
+        let k = self.k;
+        let look = || judge.policy.look_ahead(&judge.cx);
+        let send = |next: Val<'k, u32>| {
+            channel.send(next);
+            if let Some(ahead) = ahead {
+                self.begin(next, ahead);
+            }
+        };
+        let receive = || {
+            // The assembler does not find the reconvergence point by itself.
+            k.sync_warp();
+            let next = channel.receive();
+            self.index.set(next);
+            next
+        };
+        k.loop_(|asked| {
+            k.loop_(|plain| {
+                self.run(body);
+                k.if_(self.leader, || {
+                    let is_plain = judge.policy.is_plain(&judge.cx).unwrap_or(k.c(false));
+                    k.if_else(
+                        is_plain & !judge.stop.get(),
+                        || {
+                            let next = k.var(NONE).named("next");
+                            self.submit();
+                            // It arrives with the answer, and is for the next tile.
+                            look();
+                            self.collect(next, None);
+                            send(next.get());
+                        },
+                        || channel.send(k.c(ASK)),
+                    );
+                });
+                let next = receive();
+                plain.continue_if(next.lt(ASK));
+                plain.break_();
+            });
+            asked.break_if(self.index.get().eq(NONE));
+            k.if_(self.leader, || {
+                judge.policy.take_up(&judge.cx);
+                let next = k.var(NONE).named("next");
+                self.settle(next);
+                look();
+                send(next.get());
+            });
+            let next = receive();
+            asked.continue_if(next.ne(NONE));
+            asked.break_();
         });
     }
 
