@@ -17,6 +17,9 @@ const GAP: u64 = 1 << 20;
 /// Where memory that the host can touch is mapped.
 const HOST: u64 = 0x200_0000_0000;
 
+/// The name of memory that host and device share as they like; the driver's is the same.
+pub(crate) const MANAGED: &str = "cudaMallocManaged";
+
 /// How many allocations that were given back are remembered, the last ones.
 const REMEMBERED: usize = 4096;
 
@@ -59,10 +62,10 @@ impl Heap {
         at
     }
 
-    /// Uninitialised device memory.
-    pub(crate) fn device(&mut self, len: usize) -> u64 {
+    /// Uninitialised device memory, for a call.
+    pub(crate) fn device(&mut self, by: &str, len: usize) -> u64 {
         let at = self.reserve(len);
-        self.fresh("cudaMalloc", at, len);
+        self.fresh(by, at, len);
         at
     }
 
@@ -147,6 +150,21 @@ impl Heap {
         inside.then_some(block)
     }
 
+    /// Whether host and device both have it as theirs: managed memory, and managed variables.
+    pub(crate) fn is_managed(&mut self, address: u64) -> bool {
+        let block = self.find(address);
+        block.is_some_and(|block| {
+            let variable = block.memory.at < DEVICE;
+            block.host.is_some() && (variable || block.memory.name.starts_with(MANAGED))
+        })
+    }
+
+    /// Where the allocations begin that begin in a range.
+    pub(crate) fn starts_in(&self, at: u64, len: usize) -> Vec<u64> {
+        let range = at..at.saturating_add(len as u64);
+        self.blocks.range(range).map(|(at, _)| *at).collect()
+    }
+
     /// Whether an address is of the device, and where its allocation begins, how long it is,
     /// and where the host has it.
     pub(crate) fn place(&mut self, address: u64) -> Option<(u64, u64, Option<u64>)> {
@@ -191,33 +209,65 @@ impl Heap {
         true
     }
 
-    /// Bytes from an address; nothing where they do not lie in one allocation.
-    pub(crate) fn read(&mut self, address: u64, len: usize) -> Option<Vec<u8>> {
+    /// How many of some bytes at an address lie in the allocation there.
+    fn inside(&mut self, address: u64, len: usize) -> Option<usize> {
         let block = self.find(address)?;
-        let at = (address - block.memory.at) as usize;
-        let all = &block.memory.bytes;
-        (at.checked_add(len)? <= all.len()).then(|| match block.host {
-            Some(host) => raw::bytes((host + at as u64) as *const c_void, len),
-            None => all[at..at + len].to_vec(),
-        })
+        let left = block.memory.bytes.len() as u64 - (address - block.memory.at);
+        Some(left.min(len as u64) as usize)
     }
 
-    /// Writes bytes to an address; false where they do not fit in one allocation.
-    pub(crate) fn write(&mut self, address: u64, bytes: &[u8]) -> bool {
-        let Some(block) = self.find(address) else {
-            return false;
-        };
-        let at = (address - block.memory.at) as usize;
-        if at + bytes.len() > block.memory.bytes.len() {
+    /// Whether bytes lie in one allocation, or in several that adjoin, as memory that was mapped in pieces does.
+    fn is_whole(&mut self, address: u64, len: usize) -> bool {
+        let mut done = 0;
+        while done < len {
+            match self.inside(address + done as u64, len - done) {
+                None | Some(0) => return false,
+                Some(more) => done += more,
+            }
+        }
+        true
+    }
+
+    /// Bytes from an address; nothing where they do not lie in memory of the device.
+    pub(crate) fn read(&mut self, address: u64, len: usize) -> Option<Vec<u8>> {
+        if !self.is_whole(address, len) {
+            return None;
+        }
+        let mut bytes = Vec::with_capacity(len);
+        while bytes.len() < len {
+            let next = address + bytes.len() as u64;
+            let more = self.inside(next, len - bytes.len())?;
+            let block = self.find(next)?;
+            let at = (next - block.memory.at) as usize;
+            match block.host {
+                Some(host) => bytes.extend(raw::bytes((host + at as u64) as *const c_void, more)),
+                None => bytes.extend_from_slice(&block.memory.bytes[at..at + more]),
+            }
+        }
+        Some(bytes)
+    }
+
+    /// Writes bytes to an address; false where they do not fit in memory of the device.
+    pub(crate) fn write(&mut self, address: u64, mut bytes: &[u8]) -> bool {
+        if !self.is_whole(address, bytes.len()) {
             return false;
         }
-        match block.host {
-            Some(host) => raw::fill((host + at as u64) as *mut c_void, bytes),
-            None => {
-                let all = std::sync::Arc::make_mut(&mut block.memory.bytes);
-                all[at..at + bytes.len()].copy_from_slice(bytes);
-                block.memory.mark(at, bytes.len());
+        let mut next = address;
+        while let Some(more) = self.inside(next, bytes.len()).filter(|&more| more > 0)
+            && let Some(block) = self.find(next)
+        {
+            let at = (next - block.memory.at) as usize;
+            let (now, rest) = bytes.split_at(more);
+            match block.host {
+                Some(host) => raw::fill((host + at as u64) as *mut c_void, now),
+                None => {
+                    let all = Arc::make_mut(&mut block.memory.bytes);
+                    all[at..at + more].copy_from_slice(now);
+                    block.memory.mark(at, more);
+                }
             }
+            next += more as u64;
+            bytes = rest;
         }
         true
     }
@@ -334,7 +384,10 @@ mod tests {
     #[test]
     fn memory_is_found_by_any_address_in_it() {
         let mut heap = Heap::default();
-        let (a, b) = (heap.device(100), heap.device(64));
+        let (a, b) = (
+            heap.device("cudaMalloc", 100),
+            heap.device("cudaMalloc", 64),
+        );
         assert!(heap.write(a + 4, &[1, 2, 3]));
         assert_eq!(heap.read(a + 5, 2), Some(vec![2, 3]));
         assert!(!heap.write(a + 98, &[0; 4]) && heap.read(a + 100, 1).is_none());
@@ -344,6 +397,20 @@ mod tests {
         assert_eq!(missing, Some(7));
         assert!(heap.free(b) && !heap.free(b) && !heap.free(a + 4));
         assert_eq!(heap.leaked(), (1, 100));
+    }
+
+    #[test]
+    fn memory_that_was_mapped_in_pieces_is_one() {
+        let mut heap = Heap::default();
+        let at = heap.reserve(64);
+        assert!(heap.device_at("a", at, 32) && heap.device_at("b", at + 32, 32));
+        assert!(!heap.device_at("b", at, 32));
+        let bytes: Vec<u8> = (0..40).collect();
+        assert!(heap.write(at + 8, &bytes));
+        assert_eq!(heap.read(at + 9, 38), Some(bytes[1..39].to_vec()));
+        assert!(!heap.write(at + 32, &[0; 33]) && heap.read(at + 32, 33).is_none());
+        assert_eq!(heap.starts_in(at, 64), [at, at + 32]);
+        assert!(heap.free(at) && heap.read(at, 64).is_none());
     }
 
     #[test]
@@ -362,7 +429,10 @@ mod tests {
     #[test]
     fn addresses_of_freed_memory_and_of_the_host_are_told_by_what_they_are() {
         let mut heap = Heap::default();
-        let (kept, gone) = (heap.device(100), heap.device(64));
+        let (kept, gone) = (
+            heap.device("cudaMalloc", 100),
+            heap.device("cudaMalloc", 64),
+        );
         assert!(heap.free(gone));
         let foreign = heap.foreign();
         assert!(foreign.is_sorted_by_key(|one| one.at.start));

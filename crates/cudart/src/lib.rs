@@ -1,4 +1,4 @@
-//! A stand-in for the CUDA runtime library, `libcudart`.
+//! A stand-in for the CUDA runtime library, `libcudart`, and for the driver's, `libcuda`.
 //!
 //! A program compiled by nvcc registers its device code when it starts, and calls the runtime for
 //! everything else. Here device code is PTX for the simulator, memory is simulated, and a launch
@@ -11,8 +11,8 @@
 //! - `maps`: tensor maps that the program has encoded.
 //! - `repeat`: launches that repeat an earlier one, over the same memory.
 //! - `report`: the report to `heist cuda`.
-//! - `api`: the functions, with the types and numbers of the real library.
-//! - `driver`: says where a program has used the driver, which is not replaced.
+//! - `api`: the runtime's functions, with the types and numbers of the real library; `driver`: the driver's.
+//! - `loaded`: says where a program has loaded the real driver.
 //! - `statically`: redirects the functions of a statically linked runtime.
 
 #![allow(
@@ -25,6 +25,7 @@ mod driver;
 mod graph;
 mod heap;
 mod image;
+mod loaded;
 mod maps;
 mod operation;
 mod perform;

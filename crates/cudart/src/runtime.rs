@@ -1,5 +1,6 @@
 //! The state of a program's GPU: modules, kernels, variables, memory and errors.
 
+use crate::driver::{Contexts, Link, Physical};
 use crate::graph::Graphs;
 use crate::heap::Heap;
 use crate::image::Array;
@@ -9,10 +10,10 @@ use crate::raw;
 use crate::repeat::{Given, Repeats};
 use crate::report::{Ran, ReportFile};
 use crate::status::{
-    ASSERT, INVALID_CONFIGURATION, INVALID_FUNCTION, INVALID_SYMBOL, INVALID_VALUE, LAUNCH_FAILURE,
-    NO_IMAGE, NOT_SUPPORTED, UNKNOWN,
+    ASSERT, INVALID_CONFIGURATION, INVALID_FUNCTION, INVALID_HANDLE, INVALID_PTX, INVALID_SYMBOL,
+    INVALID_VALUE, LAUNCH_FAILURE, NO_IMAGE, NOT_FOUND, NOT_SUPPORTED, UNKNOWN,
 };
-use heist_fatbin::{self as fatbin, target};
+use heist_fatbin as fatbin;
 use heist_launch::{Arg, Arguments, Launch};
 use heist_ptx::{Diagnostic, Source, rule};
 use heist_sim::{Budget, Device, Needs, Options, Program};
@@ -20,7 +21,7 @@ use serde_json::json;
 use std::cell::Cell;
 use std::collections::{HashMap, HashSet};
 use std::ffi::{c_int, c_void};
-use std::sync::{LazyLock, Mutex, MutexGuard};
+use std::sync::{LazyLock, Mutex, MutexGuard, Once};
 
 /// Where the variables of the first module begin, and how far the next one's are.
 const VARIABLES: u64 = 0x10_0000_0000;
@@ -65,6 +66,17 @@ pub(crate) struct Runtime {
     missed: HashSet<&'static str>,
     /// Tensor maps that the program has encoded.
     pub(crate) maps: Maps,
+    /// The numbers of modules that the program has loaded itself, by handle.
+    loaded: HashMap<usize, usize>,
+    pub(crate) contexts: Contexts,
+    /// Device code that is being linked.
+    pub(crate) links: HashMap<usize, Link>,
+    /// Memory without an address yet.
+    pub(crate) physical: HashMap<usize, Physical>,
+    /// Flags and priority of each stream that the program has made.
+    pub(crate) streams: HashMap<usize, (u32, c_int)>,
+    /// Limits that the program has set.
+    pub(crate) limits: HashMap<c_int, usize>,
 }
 
 static RUNTIME: LazyLock<Mutex<Runtime>> = LazyLock::new(|| Mutex::new(Runtime::new()));
@@ -72,6 +84,8 @@ static RUNTIME: LazyLock<Mutex<Runtime>> = LazyLock::new(|| Mutex::new(Runtime::
 thread_local! {
     /// The last error of each of the program's threads: a mistake of one is no other's.
     static LAST: Cell<c_int> = const { Cell::new(0) };
+    /// Whether the driver's interface makes this call, under another name.
+    static OF_DRIVER: Cell<bool> = const { Cell::new(false) };
 }
 
 /// The state, for one call.
@@ -84,11 +98,35 @@ pub(crate) fn runtime() -> MutexGuard<'static, Runtime> {
 
 /// Does a call of the program, and remembers its error.
 pub(crate) fn call(act: impl FnOnce(&mut Runtime) -> Result<(), c_int>) -> c_int {
+    if !OF_DRIVER.get() {
+        crate::driver::used_by_runtime();
+    }
     let status = call_driver(act);
     if status != 0 {
         LAST.set(status);
     }
     status
+}
+
+/// Does a call of the driver that is the runtime's under another name: it leaves the last error as it was.
+pub(crate) fn quietly(act: impl FnOnce() -> c_int) -> c_int {
+    let before = (LAST.get(), OF_DRIVER.replace(true));
+    let status = act();
+    LAST.set(before.0);
+    OF_DRIVER.set(before.1);
+    status
+}
+
+/// Ends the report when the program ends.
+pub(crate) fn at_end() {
+    static ONCE: Once = Once::new();
+    extern "C" fn end() {
+        runtime().end();
+    }
+    ONCE.call_once(|| {
+        // SAFETY: a function without arguments that ends with the program.
+        unsafe { libc::atexit(end) };
+    });
 }
 
 /// Does a call of the driver's interface, whose errors the runtime does not remember.
@@ -109,7 +147,11 @@ pub(crate) fn call_driver(act: impl FnOnce(&mut Runtime) -> Result<(), c_int>) -
 pub(crate) fn missing(name: &'static str) -> c_int {
     call(|runtime| {
         if runtime.missed.insert(name) {
-            let text = format!("{name} is not there: it returned cudaErrorNotSupported (801)");
+            let error = match name.contains("cuda") {
+                true => "cudaErrorNotSupported",
+                false => "CUDA_ERROR_NOT_SUPPORTED",
+            };
+            let text = format!("{name} is not there: it returned {error} (801)");
             runtime.report.remark(&text);
         }
         Err(NOT_SUPPORTED)
@@ -142,6 +184,12 @@ impl Runtime {
             sticky: 0,
             missed: HashSet::new(),
             maps: Maps::default(),
+            loaded: HashMap::new(),
+            contexts: Contexts::default(),
+            links: HashMap::new(),
+            physical: HashMap::new(),
+            streams: HashMap::new(),
+            limits: HashMap::new(),
         }
     }
 
@@ -265,10 +313,10 @@ impl Runtime {
                     .trim_end_matches(char::is_alphabetic),
             )
         } else {
-            let have = images.ptx.iter().filter_map(|text| target(text));
+            let have = images.ptx.iter().map(|text| said_target(text));
             format!(
                 "the program has PTX for {}, which does not run on {} ({}): choose another with --device",
-                list(have.map(|arch| arch.name().to_owned()).collect()),
+                list(have.collect()),
                 self.device,
                 here.name()
             )
@@ -298,6 +346,106 @@ impl Runtime {
         self.functions.insert(host as usize, function);
     }
 
+    /// Takes device code that the program loads itself; its handle, or an error and what is wrong.
+    pub(crate) fn load(&mut self, images: &fatbin::Images) -> Result<usize, (c_int, String)> {
+        let number = self.modules.len();
+        let has_text = images.best(self.device.gpu().arch).is_some();
+        let module = self.module(number, images);
+        let why = module.program.as_ref().err().cloned();
+        self.modules.push(module);
+        if let Some(why) = why {
+            if !has_text {
+                self.report
+                    .remark(&format!("a module can't be loaded: {why}"));
+            }
+            return Err((if has_text { INVALID_PTX } else { NO_IMAGE }, why));
+        }
+        let handle = self.handle();
+        self.loaded.insert(handle, number);
+        Ok(handle)
+    }
+
+    /// Forgets a module that the program has loaded, with its kernels and its variables.
+    pub(crate) fn unload(&mut self, handle: usize) -> Result<(), c_int> {
+        let number = self.loaded.remove(&handle).ok_or(INVALID_HANDLE)?;
+        self.functions
+            .retain(|_, function| function.module != number);
+        let start = VARIABLES + number as u64 * MODULE_ROOM;
+        for at in self.heap.starts_in(start, MODULE_ROOM as usize) {
+            self.heap.free(at);
+        }
+        Ok(())
+    }
+
+    fn loaded(&self, handle: usize) -> Result<(usize, &Program), c_int> {
+        let number = *self.loaded.get(&handle).ok_or(INVALID_HANDLE)?;
+        let program = self.modules[number].program.as_ref();
+        Ok((number, program.map_err(|_| NO_IMAGE)?))
+    }
+
+    /// The names of the kernels of a module that the program has loaded.
+    pub(crate) fn kernels_of(&self, handle: usize) -> Result<Vec<String>, c_int> {
+        let entries = self.loaded(handle)?.1.module().entries();
+        Ok(entries.map(|entry| entry.name.to_string()).collect())
+    }
+
+    /// The handle of a kernel of a module that the program has loaded.
+    pub(crate) fn function_of(&mut self, handle: usize, name: &str) -> Result<usize, c_int> {
+        let (module, program) = self.loaded(handle)?;
+        if !program.module().entries().any(|entry| entry.name == *name) {
+            return Err(NOT_FOUND);
+        }
+        let mut known = self.functions.iter();
+        let known = known.find(|(_, one)| one.module == module && one.name == name);
+        if let Some((&known, _)) = known {
+            return Ok(known);
+        }
+        let function = Function {
+            module,
+            name: name.to_owned(),
+            dynamic: 0,
+        };
+        let made = self.handle();
+        self.functions.insert(made, function);
+        Ok(made)
+    }
+
+    /// The module that a kernel is of.
+    pub(crate) fn module_of(&self, function: usize) -> Result<usize, c_int> {
+        let function = self.functions.get(&function).ok_or(INVALID_HANDLE)?;
+        let mut all = self.loaded.iter();
+        let found = all.find(|(_, number)| **number == function.module);
+        found.map(|(handle, _)| *handle).ok_or(INVALID_HANDLE)
+    }
+
+    /// The address and the bytes of a variable of a module that the program has loaded.
+    pub(crate) fn variable_of(
+        &mut self,
+        handle: usize,
+        name: &str,
+    ) -> Result<Option<(u64, u64)>, c_int> {
+        let (number, _) = self.loaded(handle)?;
+        Ok(self.variable(number, name))
+    }
+
+    /// Where a variable of a module is, and how long it is.
+    fn variable(&mut self, number: usize, name: &str) -> Option<(u64, u64)> {
+        let program = self.modules[number].program.as_ref().ok()?;
+        let one = program.variables().find(|one| one.name == name)?;
+        if !one.constant {
+            return Some((one.at, one.size));
+        }
+        // Constants are kept under an address of their own.
+        let at = VARIABLES + number as u64 * MODULE_ROOM + MODULE_ROOM / 2 + (one.at & 0xffff_ffff);
+        if self.heap.place(at).is_none() {
+            let mut bytes = one.init.to_vec();
+            bytes.resize(one.size as usize, 0);
+            let label = format!("{name} (constant, module {number})");
+            self.heap.variable(&label, at, bytes);
+        }
+        Some((at, one.size))
+    }
+
     /// Notes a variable of a registration; its address and its bytes.
     pub(crate) fn add_variable(
         &mut self,
@@ -306,27 +454,10 @@ impl Runtime {
         name: &str,
     ) -> Option<(u64, u64)> {
         let modules = self.registered.get(handle).cloned().unwrap_or_default();
-        let mut found = None;
-        for number in modules {
-            if let Ok(program) = &self.modules[number].program
-                && let Some(one) = program.variables().find(|one| one.name == name)
-            {
-                if one.constant {
-                    // Constants are kept under an address of their own.
-                    let at = VARIABLES
-                        + number as u64 * MODULE_ROOM
-                        + MODULE_ROOM / 2
-                        + (one.at & 0xffff_ffff);
-                    let mut bytes = one.init.to_vec();
-                    bytes.resize(one.size as usize, 0);
-                    let label = format!("{name} (constant, module {number})");
-                    self.heap.variable(&label, at, bytes);
-                    found = Some((at, one.size));
-                } else {
-                    found = Some((one.at, one.size));
-                }
-            }
-        }
+        let found = modules
+            .into_iter()
+            .filter_map(|number| self.variable(number, name));
+        let found = found.last();
         let found = found?;
         self.symbols.insert(host as usize, found);
         Some(found)
@@ -369,12 +500,8 @@ impl Runtime {
         Ok(())
     }
 
-    /// The arguments of a launch by the kernel's own list: as many bytes as each parameter has.
-    pub(crate) fn arguments(
-        &self,
-        host: *const c_void,
-        from: *const *const c_void,
-    ) -> Result<Vec<Vec<u8>>, c_int> {
+    /// The parameters of a kernel: where each is in the list of arguments, and its bytes.
+    pub(crate) fn parameters(&self, host: *const c_void) -> Result<Vec<(usize, usize)>, c_int> {
         let function = self.function(host.addr())?;
         let Ok(program) = &self.modules[function.module].program else {
             return Ok(Vec::new());
@@ -382,12 +509,44 @@ impl Runtime {
         let mut entries = program.module().entries();
         let entry = entries.find(|entry| entry.name == *function.name);
         let params = entry.map_or(&[][..], |entry| &entry.params);
-        let value = |(at, param): (usize, &heist_ptx::Variable)| {
+        let mut end = 0usize;
+        let place = |param: &heist_ptx::Variable| {
             let len = param.size().unwrap_or(0) as usize;
+            let at = end.next_multiple_of(param.alignment().max(1) as usize);
+            end = at + len;
+            (at, len)
+        };
+        Ok(params.iter().map(place).collect())
+    }
+
+    /// The name of a kernel.
+    pub(crate) fn name_of(&self, host: *const c_void) -> Result<&str, c_int> {
+        Ok(&self.function(host.addr())?.name)
+    }
+
+    /// The arguments of a launch from one buffer, laid out as the parameters are.
+    pub(crate) fn unpacked(
+        &self,
+        host: *const c_void,
+        buffer: &[u8],
+    ) -> Result<Vec<Vec<u8>>, c_int> {
+        let one = |(at, len): (usize, usize)| buffer.get(at..at + len).map(<[u8]>::to_vec);
+        let all: Option<Vec<_>> = self.parameters(host)?.into_iter().map(one).collect();
+        all.ok_or(INVALID_VALUE)
+    }
+
+    /// The arguments of a launch by the kernel's own list: as many bytes as each parameter has.
+    pub(crate) fn arguments(
+        &self,
+        host: *const c_void,
+        from: *const *const c_void,
+    ) -> Result<Vec<Vec<u8>>, c_int> {
+        let value = |(at, (_, len)): (usize, (usize, usize))| {
             let at = raw::element(from, at).unwrap_or(std::ptr::null());
             raw::bytes(at, len)
         };
-        Ok(params.iter().enumerate().map(value).collect())
+        let params = self.parameters(host)?;
+        Ok(params.into_iter().enumerate().map(value).collect())
     }
 
     /// Runs a kernel, at once.
@@ -498,6 +657,13 @@ impl Runtime {
         let (count, bytes) = self.heap.leaked();
         self.report.line(&json!({ "leaked": [count, bytes] }));
     }
+}
+
+/// The architecture that a PTX text is for, as it says itself; it may be none that is known here.
+fn said_target(text: &str) -> String {
+    let said = text.lines().find_map(|line| line.trim().strip_prefix(".target"));
+    let word = said.and_then(|rest| rest.split([',', ' ']).find(|word| !word.is_empty()));
+    word.unwrap_or("no target that it says").to_owned()
 }
 
 /// Places a module's constants at the address that its kernels use, and removes those of other

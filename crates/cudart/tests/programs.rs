@@ -8,6 +8,7 @@ use serde_json::Value;
 use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Output};
+use std::sync::OnceLock;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
 fn root() -> PathBuf {
@@ -87,10 +88,37 @@ fn programs() -> Vec<Program> {
     programs
 }
 
+/// A folder with a driver to link with, as toolkits have it: functions that do nothing.
+fn driver() -> PathBuf {
+    static MADE: OnceLock<()> = OnceLock::new();
+    let folder = Path::new(env!("CARGO_TARGET_TMPDIR")).join("driver");
+    MADE.get_or_init(|| {
+        fs::create_dir_all(&folder).expect("a folder");
+        let names = include_str!("../driver-names.txt").lines();
+        let functions: String = names
+            .map(|name| format!("void {name}(void) {{}}\n"))
+            .collect();
+        let source = folder.join("empty.c");
+        fs::write(&source, functions).expect("a file");
+        let done = Command::new("gcc")
+            .args(["-shared", "-fPIC", "-Wl,-soname,libcuda.so.1", "-o"])
+            .arg(folder.join("libcuda.so"))
+            .arg(source)
+            .status();
+        assert!(done.is_ok_and(|status| status.success()), "gcc links");
+        let here = folder.join("libcuda.so.1");
+        let _ = fs::remove_file(&here);
+        std::os::unix::fs::symlink(library(), here).expect("a link");
+    });
+    folder
+}
+
 fn compile(nvcc: &Path, program: &Program, flags: &[&str], to: &Path) {
     let own = program.says("nvcc:").unwrap_or("").split_whitespace();
     let done = Command::new(nvcc)
         .args(["-arch=sm_90", "-lineinfo", "-w"])
+        .arg("-L")
+        .arg(driver())
         .args(own)
         .args(flags)
         .arg(&program.path)
@@ -108,6 +136,7 @@ fn run(path: &Path, report: &Path) -> (Output, Vec<Value>) {
     fs::create_dir_all(report).expect("a folder");
     let ended = Command::new(path)
         .env("LD_PRELOAD", library())
+        .env("LD_LIBRARY_PATH", driver())
         .env("HEIST_CUDA_REPORT", report)
         .env("HEIST_CUDA_TIMEOUT", "60")
         .output()

@@ -20,8 +20,14 @@ const LIBRARY: Library = Library {
     variable: "HEIST_CUDART",
     package: "heist-cudart",
 };
-/// The names under which programs look for the runtime.
-const NAMES: [&str; 3] = ["libcudart.so.11.0", "libcudart.so.12", "libcudart.so.13"];
+/// The names under which programs look for the runtime and the driver.
+const NAMES: [&str; 5] = [
+    "libcudart.so.11.0",
+    "libcudart.so.12",
+    "libcudart.so.13",
+    "libcuda.so.1",
+    "libcuda.so",
+];
 
 const EXAMPLES: &str = "\
 Examples:

@@ -258,6 +258,54 @@ pub(crate) extern "C" fn cudaMemcpyFromArray(
     cudaMemcpy2DFromArrayAsync(to, len, from, x, y, len, 1, kind, DEFAULT)
 }
 
+#[unsafe(no_mangle)]
+pub(crate) extern "C" fn cudaMemcpyToArrayAsync(
+    to: u64,
+    x: usize,
+    y: usize,
+    from: *const c_void,
+    len: usize,
+    kind: c_int,
+    stream: Stream,
+) -> c_int {
+    cudaMemcpy2DToArrayAsync(to, x, y, from, len, len, 1, kind, stream)
+}
+
+#[unsafe(no_mangle)]
+pub(crate) extern "C" fn cudaMemcpyFromArrayAsync(
+    to: Pointer,
+    from: u64,
+    x: usize,
+    y: usize,
+    len: usize,
+    kind: c_int,
+    stream: Stream,
+) -> c_int {
+    cudaMemcpy2DFromArrayAsync(to, len, from, x, y, len, 1, kind, stream)
+}
+
+#[unsafe(no_mangle)]
+pub(crate) extern "C" fn cudaMemcpy2DArrayToArray(
+    to: u64,
+    to_x: usize,
+    to_y: usize,
+    from: u64,
+    from_x: usize,
+    from_y: usize,
+    width: usize,
+    height: usize,
+    kind: c_int,
+) -> c_int {
+    submit(DEFAULT, |runtime| {
+        Ok(Operation::Copy(Copy {
+            to: runtime.array(to)?.place(to, [to_x, to_y, 0])?,
+            from: runtime.array(from)?.place(from, [from_x, from_y, 0])?,
+            size: [width, height, 1],
+            kind,
+        }))
+    })
+}
+
 fn fill(stream: Stream, to: Place, value: c_int, size: [usize; 3]) -> c_int {
     submit(stream, |_| {
         let value = vec![value as u8];
@@ -310,12 +358,22 @@ pub(crate) struct Extent(pub(super) [usize; 3]);
 
 #[unsafe(no_mangle)]
 pub(crate) extern "C" fn cudaMemset3D(to: Pitched, value: c_int, extent: Extent) -> c_int {
+    cudaMemset3DAsync(to, value, extent, DEFAULT)
+}
+
+#[unsafe(no_mangle)]
+pub(crate) extern "C" fn cudaMemset3DAsync(
+    to: Pitched,
+    value: c_int,
+    extent: Extent,
+    stream: Stream,
+) -> c_int {
     let place = Place {
         at: to.at,
         pitch: to.pitch,
         plane: to.pitch * to.height,
     };
-    fill(DEFAULT, place, value, extent.0)
+    fill(stream, place, value, extent.0)
 }
 
 /// The address of a part of a variable.

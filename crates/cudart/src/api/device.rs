@@ -4,7 +4,7 @@ use crate::raw;
 use crate::runtime::{call, runtime};
 use crate::status::{INVALID_DEVICE, INVALID_VALUE};
 use heist_ptx::arch::Gpu;
-use std::ffi::{c_int, c_uint, c_void};
+use std::ffi::{c_char, c_int, c_uint, c_void};
 
 #[unsafe(no_mangle)]
 pub(crate) extern "C" fn cudaGetLastError() -> c_int {
@@ -68,15 +68,95 @@ answers! {
     cudaSetDeviceFlags(c_uint);
     cudaDeviceSetCacheConfig(c_int);
     cudaDeviceSetSharedMemConfig(c_int);
-    cudaDeviceSetLimit(c_int, usize);
     cudaCtxResetPersistingL2Cache();
+    cudaSetValidDevices(*const c_int, c_int);
+    cudaFuncSetSharedMemConfig(*const c_void, c_int);
 }
 
-const VERSION: c_int = 13000;
+/// Answers with zero: what was set changes nothing here.
+macro_rules! zeros {
+    ($($name:ident(*mut $value:ty);)*) => {$(
+        #[unsafe(no_mangle)]
+        pub(crate) extern "C" fn $name(to: *mut $value) -> c_int {
+            raw::put(to, 0);
+            0
+        }
+    )*};
+}
+
+zeros! {
+    cudaGetDeviceFlags(*mut c_uint);
+    cudaDeviceGetCacheConfig(*mut c_int);
+    cudaDeviceGetSharedMemConfig(*mut c_int);
+}
+
+/// Where the device is said to be.
+const PLACE: &[u8] = b"0000:00:00.0\0";
+
+#[unsafe(no_mangle)]
+pub(crate) extern "C" fn cudaDeviceGetPCIBusId(
+    to: *mut c_char,
+    room: c_int,
+    device: c_int,
+) -> c_int {
+    call(|_| {
+        if device != 0 {
+            return Err(INVALID_DEVICE);
+        }
+        if usize::try_from(room).is_ok_and(|room| room < PLACE.len()) {
+            return Err(INVALID_VALUE);
+        }
+        raw::fill(to.cast(), PLACE);
+        Ok(())
+    })
+}
+
+#[unsafe(no_mangle)]
+pub(crate) extern "C" fn cudaDeviceGetByPCIBusId(to: *mut c_int, name: *const c_char) -> c_int {
+    call(|_| {
+        let name = raw::name(name);
+        let known = PLACE.strip_suffix(b"\0") == Some(name.as_bytes());
+        raw::put(to, 0);
+        known.then_some(()).ok_or(INVALID_DEVICE)
+    })
+}
+
+/// There is no other device.
+#[unsafe(no_mangle)]
+pub(crate) extern "C" fn cudaDeviceEnablePeerAccess(_: c_int, _: c_uint) -> c_int {
+    call(|_| Err(INVALID_DEVICE))
+}
+
+#[unsafe(no_mangle)]
+pub(crate) extern "C" fn cudaDeviceDisablePeerAccess(_: c_int) -> c_int {
+    call(|_| Err(INVALID_DEVICE))
+}
+
+#[unsafe(no_mangle)]
+pub(crate) extern "C" fn cudaDeviceGetP2PAttribute(
+    _: *mut c_int,
+    _: c_int,
+    _: c_int,
+    _: c_int,
+) -> c_int {
+    call(|_| Err(INVALID_DEVICE))
+}
+
+#[unsafe(no_mangle)]
+pub(crate) extern "C" fn cudaDeviceSetLimit(limit: c_int, value: usize) -> c_int {
+    call(|runtime| {
+        runtime.limits.insert(limit, value);
+        Ok(())
+    })
+}
+
+pub(super) const VERSION: c_int = 13000;
+/// The driver is as new as the newest PTX that is taken: programs refuse one that is older than they are.
+const DRIVER: c_int = 13040;
 
 #[unsafe(no_mangle)]
 pub(crate) extern "C" fn cudaDriverGetVersion(to: *mut c_int) -> c_int {
-    raw::put(to, VERSION);
+    raw::put(to, DRIVER);
     0
 }
 
@@ -90,9 +170,12 @@ pub(crate) extern "C" fn cudaRuntimeGetVersion(to: *mut c_int) -> c_int {
 pub(crate) extern "C" fn cudaDeviceGetLimit(to: *mut usize, limit: c_int) -> c_int {
     // Stack, printf's buffer, the heap of device code; the rest is small.
     const LIMITS: [usize; 3] = [1024, 1 << 20, 8 << 20];
-    let known = usize::try_from(limit).ok().and_then(|at| LIMITS.get(at));
-    raw::put(to, known.copied().unwrap_or(2));
-    0
+    call(|runtime| {
+        let usual = usize::try_from(limit).ok().and_then(|at| LIMITS.get(at));
+        let set = runtime.limits.get(&limit).or(usual);
+        raw::put(to, set.copied().unwrap_or(2));
+        Ok(())
+    })
 }
 
 #[unsafe(no_mangle)]
@@ -102,7 +185,7 @@ pub(crate) extern "C" fn cudaDeviceCanAccessPeer(to: *mut c_int, _: c_int, _: c_
 }
 
 /// Major and minor number of the architecture.
-pub(super) fn capability(gpu: &Gpu) -> (u32, u32) {
+pub(crate) fn capability(gpu: &Gpu) -> (u32, u32) {
     let name = gpu.arch.name();
     let digits = name.trim_matches(|c: char| !c.is_ascii_digit());
     let number = digits.parse::<u32>().unwrap_or(90);
@@ -126,8 +209,14 @@ pub(crate) extern "C" fn cudaDeviceGetAttribute(to: *mut c_int, id: c_int, _: c_
             12 => limits.registers_per_block,
             13 => gpu.clock_mhz * 1000,
             14 => 512,
-            15 | 31 | 40 | 41 | 83 | 89 | 90 | 19 | 78 | 79 | 80 | 95 | 99 | 115 => 1,
+            15 | 31 | 40 | 41 | 83 | 89 | 90 | 19 | 78 | 79 | 80 | 95 | 99 | 102 | 115 => 1,
             16 => gpu.sms,
+            // Sizes of textures: of one axis, of two, of three, in layers.
+            21 | 22 => 131_072,
+            23 => 65_536,
+            24..=26 => 16_384,
+            27 | 28 | 42 => 32_768,
+            29 | 43 => 2048,
             36 => 2_000_000,
             37 => 4096,
             38 => gpu.l2_bytes as u32,

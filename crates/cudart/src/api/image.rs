@@ -90,26 +90,31 @@ pub(crate) extern "C" fn cudaMalloc3DArray(
 ) -> c_int {
     call(|runtime| {
         let format = raw::get(channels).ok_or(INVALID_VALUE)?.format()?;
-        if flags & CUBE != 0 {
-            runtime
-                .report
-                .remark("cube maps are not there: the call returned cudaErrorNotSupported (801)");
-            return Err(NOT_SUPPORTED);
-        }
-        if extent.0[0] == 0 {
-            return Err(INVALID_VALUE);
-        }
         let array = Array {
             format,
             size: extent.0,
             flags,
         };
-        fits(runtime, array.bytes())?;
-        let at = runtime.heap.array(array.bytes());
-        runtime.arrays.insert(at, array);
-        raw::put(to, at);
+        raw::put(to, create_array(runtime, array)?);
         Ok(())
     })
+}
+
+/// Memory for an array; its handle.
+pub(crate) fn create_array(runtime: &mut Runtime, array: Array) -> Result<u64, c_int> {
+    if array.flags & CUBE != 0 {
+        runtime
+            .report
+            .remark("cube maps are not there: the call returned cudaErrorNotSupported (801)");
+        return Err(NOT_SUPPORTED);
+    }
+    if array.size[0] == 0 {
+        return Err(INVALID_VALUE);
+    }
+    fits(runtime, array.bytes())?;
+    let at = runtime.heap.array(array.bytes());
+    runtime.arrays.insert(at, array);
+    Ok(at)
 }
 
 #[unsafe(no_mangle)]
@@ -154,7 +159,7 @@ pub(crate) extern "C" fn cudaMalloc3D(to: *mut Pitched, extent: Extent) -> c_int
         let pitch = width.next_multiple_of(512);
         let len = pitch.saturating_mul(height).saturating_mul(depth);
         let made = Pitched {
-            at: allocate(runtime, len)?,
+            at: allocate(runtime, "cudaMalloc3D", len)?,
             pitch,
             width,
             height,
@@ -186,47 +191,57 @@ const PITCHED: c_int = 3;
 
 impl Resource {
     fn image(&self, runtime: &mut Runtime) -> Result<Texture, c_int> {
-        let (size, pitch, format) = match self.kind {
-            ARRAY => return Ok(runtime.array(self.at)?.image(self.at)),
-            LINEAR => {
-                let format = self.channels.format()?;
-                ([self.width / format.bytes() as usize, 1], 0, format)
-            }
-            PITCHED => (
-                [self.width, self.height],
-                self.pitch,
-                self.channels.format()?,
-            ),
-            _ => {
-                runtime.report.remark(
-                    "textures with several levels are not there: the call returned \
-                     cudaErrorNotSupported (801)",
-                );
-                return Err(NOT_SUPPORTED);
-            }
+        let format = match self.kind {
+            LINEAR | PITCHED => Some(self.channels.format()?),
+            _ => None,
         };
-        if size.contains(&0) || runtime.heap.place(self.at).is_none() {
-            return Err(INVALID_VALUE);
-        }
-        Ok(Texture {
-            base: self.at,
-            pitch: pitch as u64,
-            size: [size[0] as u32, size[1] as u32, 1],
-            ..plain(format)
-        })
+        let size = [self.width, self.height, self.pitch];
+        image_over(runtime, self.kind, self.at, format, size)
     }
+}
+
+/// The image that a description of either interface means; the size is bytes or elements of a row, rows,
+/// and bytes from row to row.
+pub(crate) fn image_over(
+    runtime: &mut Runtime,
+    kind: c_int,
+    at: u64,
+    format: Option<TexelFormat>,
+    [width, height, pitch]: [usize; 3],
+) -> Result<Texture, c_int> {
+    let (size, pitch, format) = match (kind, format) {
+        (ARRAY, _) => return Ok(runtime.array(at)?.image(at)),
+        (LINEAR, Some(format)) => ([width / format.bytes() as usize, 1], 0, format),
+        (PITCHED, Some(format)) => ([width, height], pitch, format),
+        _ => {
+            runtime.report.remark(
+                "textures with several levels are not there: the call returned \
+                 cudaErrorNotSupported (801)",
+            );
+            return Err(NOT_SUPPORTED);
+        }
+    };
+    if size.contains(&0) || runtime.heap.place(at).is_none() {
+        return Err(INVALID_VALUE);
+    }
+    Ok(Texture {
+        base: at,
+        pitch: pitch as u64,
+        size: [size[0] as u32, size[1] as u32, 1],
+        ..plain(format)
+    })
 }
 
 /// The start of `cudaTextureDesc`; what follows is about levels.
 #[repr(C)]
 #[derive(Clone, Copy)]
 pub(crate) struct Sampling {
-    outside: [c_int; 3],
-    linear: c_int,
-    normalised_values: c_int,
-    gamma: c_int,
-    border: [f32; 4],
-    normalised_coordinates: c_int,
+    pub(crate) outside: [c_int; 3],
+    pub(crate) linear: c_int,
+    pub(crate) normalised_values: c_int,
+    pub(crate) gamma: c_int,
+    pub(crate) border: [f32; 4],
+    pub(crate) normalised_coordinates: c_int,
 }
 
 #[unsafe(no_mangle)]
@@ -240,35 +255,52 @@ pub(crate) extern "C" fn cudaCreateTextureObject(
         let (Some(resource), Some(sampling)) = (raw::get(resource), raw::get(sampling)) else {
             return Err(INVALID_VALUE);
         };
-        if !view.is_null() || sampling.gamma != 0 {
-            runtime.report.remark(
-                "textures in another format than their memory's, and sRGB, are not there: the \
-                 call returned cudaErrorNotSupported (801)",
-            );
-            return Err(NOT_SUPPORTED);
-        }
-        let mut image = resource.image(runtime)?;
-        // Linear memory is read at whole coordinates, and as zeros outside.
-        if resource.kind != LINEAR {
-            image.outside = sampling.outside.map(|mode| match mode {
-                0 => Outside::Wrap,
-                1 => Outside::Clamp,
-                2 => Outside::Mirror,
-                _ => Outside::Border,
-            });
-            image.border = sampling.border;
-            image.linear = sampling.linear != 0;
-            image.normalised_coordinates = sampling.normalised_coordinates != 0;
-        }
-        image.normalised_values =
-            sampling.normalised_values != 0 && image.format.kind != TexelKind::Float;
-        if image.linear && !image.normalised_values && image.format.kind != TexelKind::Float {
-            // Whole numbers can't be interpolated.
-            return Err(INVALID_VALUE);
-        }
-        raw::put(to, object(runtime, &image));
+        let image = resource.image(runtime)?;
+        let linear = resource.kind == LINEAR;
+        let made = create_texture(runtime, image, linear, &sampling, !view.is_null())?;
+        raw::put(to, made);
         Ok(())
     })
+}
+
+/// A texture over an image, or over linear memory: that is read at whole coordinates, and as zeros outside.
+pub(crate) fn create_texture(
+    runtime: &mut Runtime,
+    mut image: Texture,
+    linear: bool,
+    sampling: &Sampling,
+    viewed: bool,
+) -> Result<u64, c_int> {
+    if viewed || sampling.gamma != 0 {
+        runtime.report.remark(
+            "textures in another format than their memory's, and sRGB, are not there: the \
+             call returned cudaErrorNotSupported (801)",
+        );
+        return Err(NOT_SUPPORTED);
+    }
+    if !linear {
+        image.outside = sampling.outside.map(|mode| match mode {
+            0 => Outside::Wrap,
+            1 => Outside::Clamp,
+            2 => Outside::Mirror,
+            _ => Outside::Border,
+        });
+        image.border = sampling.border;
+        image.linear = sampling.linear != 0;
+        image.normalised_coordinates = sampling.normalised_coordinates != 0;
+    }
+    image.normalised_values =
+        sampling.normalised_values != 0 && image.format.kind != TexelKind::Float;
+    if image.linear && !image.normalised_values && image.format.kind != TexelKind::Float {
+        // Whole numbers can't be interpolated.
+        return Err(INVALID_VALUE);
+    }
+    Ok(object(runtime, &image))
+}
+
+/// A surface over an array.
+pub(crate) fn create_surface(runtime: &mut Runtime, image: &Texture) -> u64 {
+    object(runtime, image)
 }
 
 #[unsafe(no_mangle)]
@@ -279,7 +311,7 @@ pub(crate) extern "C" fn cudaCreateSurfaceObject(to: *mut u64, resource: *const 
             return Err(INVALID_VALUE);
         }
         let image = resource.image(runtime)?;
-        raw::put(to, object(runtime, &image));
+        raw::put(to, create_surface(runtime, &image));
         Ok(())
     })
 }

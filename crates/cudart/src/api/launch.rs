@@ -3,11 +3,11 @@
 use crate::operation::{Operation, Wish};
 use crate::perform::submit;
 use crate::raw;
-use crate::runtime::call;
+use crate::runtime::{Runtime, call};
 use crate::status::INVALID_VALUE;
 use heist_launch::Dim3;
 use std::cell::RefCell;
-use std::ffi::{c_int, c_uint, c_void};
+use std::ffi::{CString, c_char, c_int, c_uint, c_void};
 
 /// `dim3`, by value.
 #[repr(C)]
@@ -16,6 +16,12 @@ pub(crate) struct Three {
     x: u32,
     y: u32,
     z: u32,
+}
+
+impl Three {
+    pub(crate) fn new(x: u32, y: u32, z: u32) -> Three {
+        Three { x, y, z }
+    }
 }
 
 impl From<Three> for Dim3 {
@@ -95,6 +101,18 @@ fn launch(
     arguments: *const *const c_void,
     cooperative: bool,
 ) -> c_int {
+    launch_with(config, function, cooperative, |runtime| {
+        runtime.arguments(function, arguments)
+    })
+}
+
+/// The same with arguments from elsewhere.
+pub(crate) fn launch_with(
+    config: &Config,
+    function: *const c_void,
+    cooperative: bool,
+    arguments: impl FnOnce(&Runtime) -> Result<Vec<Vec<u8>>, c_int>,
+) -> c_int {
     submit(config.stream, |runtime| {
         Ok(Operation::Launch(Wish {
             function: function.addr(),
@@ -103,7 +121,7 @@ fn launch(
             cluster: config.cluster(),
             shared: config.shared,
             cooperative: cooperative || config.of(COOPERATIVE).is_some_and(|value| value[0] != 0),
-            arguments: runtime.arguments(function, arguments)?,
+            arguments: arguments(runtime)?,
         }))
     })
 }
@@ -159,7 +177,7 @@ pub(crate) struct Config {
 }
 
 impl Config {
-    fn plain(grid: Three, block: Three, shared: usize, stream: *mut c_void) -> Config {
+    pub(crate) fn plain(grid: Three, block: Three, shared: usize, stream: *mut c_void) -> Config {
         Config {
             grid,
             block,
@@ -167,6 +185,14 @@ impl Config {
             stream,
             attributes: std::ptr::null(),
             count: 0,
+        }
+    }
+
+    pub(crate) fn with_attributes(self, attributes: *const Attribute, count: c_uint) -> Config {
+        Config {
+            attributes,
+            count,
+            ..self
         }
     }
 
@@ -304,6 +330,66 @@ pub(crate) extern "C" fn cudaOccupancyMaxActiveClusters(
         let (needs, _) = runtime.needs(function, threads, shared)?;
         let sms = runtime.device.gpu().sms;
         raw::put(to, (u64::from(needs.resident * sms) / blocks) as c_int);
+        Ok(())
+    })
+}
+
+/// The most dynamic shared memory with which so many blocks of a kernel run on a multiprocessor.
+#[unsafe(no_mangle)]
+pub(crate) extern "C" fn cudaOccupancyAvailableDynamicSMemPerBlock(
+    to: *mut usize,
+    function: *const c_void,
+    blocks: c_int,
+    threads: c_int,
+) -> c_int {
+    call(|runtime| {
+        let blocks = u32::try_from(blocks).ok().filter(|&blocks| blocks > 0);
+        let blocks = blocks.ok_or(INVALID_VALUE)?;
+        let threads = u32::try_from(threads).map_err(|_| INVALID_VALUE)?;
+        let (needs, _) = runtime.needs(function, threads, 0)?;
+        let limits = runtime.device.gpu().arch.limits();
+        let each = (limits.shared_per_sm / blocks).saturating_sub(limits.shared_reserved);
+        let each = each.min(limits.shared_opt_in) & !127;
+        let left = match needs.resident >= blocks {
+            true => each.saturating_sub(needs.static_shared),
+            false => 0,
+        };
+        raw::put(to, left as usize);
+        Ok(())
+    })
+}
+
+/// The name stays for as long as the program does: a program asks for few.
+#[unsafe(no_mangle)]
+pub(crate) extern "C" fn cudaFuncGetName(to: *mut *const c_char, function: *const c_void) -> c_int {
+    call(|runtime| {
+        let name = CString::new(runtime.name_of(function)?).map_err(|_| INVALID_VALUE)?;
+        raw::put(to, name.into_raw().cast_const());
+        Ok(())
+    })
+}
+
+/// Where an argument is in the buffer of all, and its bytes.
+#[unsafe(no_mangle)]
+pub(crate) extern "C" fn cudaFuncGetParamInfo(
+    function: *const c_void,
+    number: usize,
+    offset: *mut usize,
+    bytes: *mut usize,
+) -> c_int {
+    call(|runtime| {
+        let all = runtime.parameters(function)?;
+        let &(at, len) = all.get(number).ok_or(INVALID_VALUE)?;
+        raw::put(offset, at);
+        raw::put(bytes, len);
+        Ok(())
+    })
+}
+
+#[unsafe(no_mangle)]
+pub(crate) extern "C" fn cudaFuncGetParamCount(function: *const c_void, to: *mut usize) -> c_int {
+    call(|runtime| {
+        raw::put(to, runtime.parameters(function)?.len());
         Ok(())
     })
 }

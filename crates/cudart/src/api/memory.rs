@@ -1,5 +1,6 @@
 //! Memory: allocations, and what is known of addresses.
 
+use crate::heap::MANAGED;
 use crate::operation::Operation;
 use crate::perform::submit;
 use crate::raw;
@@ -11,7 +12,7 @@ type Pointer = *mut c_void;
 type Stream = *mut c_void;
 
 /// Bytes of memory that the device has left for `len` more.
-pub(super) fn fits(runtime: &Runtime, len: usize) -> Result<(), c_int> {
+pub(crate) fn fits(runtime: &Runtime, len: usize) -> Result<(), c_int> {
     let most = runtime.device.gpu().memory_bytes;
     let total = runtime.heap.used().saturating_add(len as u64);
     if total > most {
@@ -24,17 +25,17 @@ pub(super) fn fits(runtime: &Runtime, len: usize) -> Result<(), c_int> {
 #[unsafe(no_mangle)]
 pub(crate) extern "C" fn cudaMalloc(to: *mut Pointer, len: usize) -> c_int {
     call(|runtime| {
-        raw::put(to, allocate(runtime, len)? as Pointer);
+        raw::put(to, allocate(runtime, "cudaMalloc", len)? as Pointer);
         Ok(())
     })
 }
 
 /// Memory of the device; an empty allocation is a null pointer.
-pub(super) fn allocate(runtime: &mut Runtime, len: usize) -> Result<u64, c_int> {
+pub(crate) fn allocate(runtime: &mut Runtime, by: &str, len: usize) -> Result<u64, c_int> {
     fits(runtime, len)?;
     Ok(match len {
         0 => 0,
-        len => runtime.heap.device(len),
+        len => runtime.heap.device(by, len),
     })
 }
 
@@ -80,7 +81,7 @@ fn shared(to: *mut Pointer, what: &str, len: usize) -> c_int {
 
 #[unsafe(no_mangle)]
 pub(crate) extern "C" fn cudaMallocManaged(to: *mut Pointer, len: usize, _: c_uint) -> c_int {
-    shared(to, "cudaMallocManaged", len)
+    shared(to, MANAGED, len)
 }
 
 #[unsafe(no_mangle)]
@@ -154,13 +155,13 @@ pub(crate) extern "C" fn cudaPointerGetAttributes(to: Pointer, at: *const c_void
     const UNREGISTERED: u32 = 0;
     const HOST: u32 = 1;
     const DEVICE: u32 = 2;
-    const MANAGED: u32 = 3;
+    const OF_BOTH: u32 = 3;
     call(|runtime| {
         let mut bytes = [0u8; 88];
         let kind = match runtime.heap.place(at as u64) {
             None => UNREGISTERED,
             Some((_, _, None)) => DEVICE,
-            Some((start, _, Some(host))) if start == host => MANAGED,
+            Some(_) if runtime.heap.is_managed(at as u64) => OF_BOTH,
             Some(_) => HOST,
         };
         bytes[..4].copy_from_slice(&kind.to_le_bytes());
@@ -183,4 +184,15 @@ pub(crate) extern "C" fn cudaMemPrefetchAsync(_: *const c_void, _: usize) -> c_i
 #[unsafe(no_mangle)]
 pub(crate) extern "C" fn cudaMemAdvise(_: *const c_void, _: usize) -> c_int {
     call(|_| Ok(()))
+}
+
+/// How pinned memory was made: mapped, as all is here.
+#[unsafe(no_mangle)]
+pub(crate) extern "C" fn cudaHostGetFlags(to: *mut c_uint, host: Pointer) -> c_int {
+    const MAPPED: c_uint = 2;
+    call(|runtime| {
+        runtime.heap.of_host(host as u64).ok_or(INVALID_VALUE)?;
+        raw::put(to, MAPPED);
+        Ok(())
+    })
 }

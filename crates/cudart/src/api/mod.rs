@@ -21,17 +21,25 @@ mod pool;
 mod register;
 mod stream;
 
-use capture::*;
-use copy::*;
-use device::*;
-use entry_point::*;
-use errors::*;
-use graph::*;
-use image::*;
-use launch::*;
-use memory::*;
-use pool::*;
-use register::*;
-use stream::*;
+pub(crate) use capture::*;
+pub(crate) use copy::*;
+pub(crate) use device::*;
+pub(crate) use entry_point::*;
+pub(crate) use errors::*;
+pub(crate) use graph::*;
+pub(crate) use image::*;
+pub(crate) use launch::*;
+pub(crate) use memory::*;
+pub(crate) use pool::*;
+pub(crate) use register::*;
+pub(crate) use stream::*;
 
 include!(concat!(env!("OUT_DIR"), "/rest.rs"));
+
+/// A function of one of the libraries.
+pub(crate) struct Entry {
+    pub(crate) name: &'static str,
+    pub(crate) function: *const (),
+    /// Whether it does more than say that it is not there.
+    pub(crate) is_here: bool,
+}

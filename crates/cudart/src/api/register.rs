@@ -14,19 +14,10 @@ fn number(handle: *mut *mut c_void) -> usize {
     handle.addr().wrapping_sub(1)
 }
 
-extern "C" fn at_exit() {
-    runtime().end();
-}
-
 #[unsafe(no_mangle)]
 pub(crate) extern "C" fn __cudaRegisterFatBinary(wrapper: *const c_void) -> *mut *mut c_void {
-    let mut runtime = runtime();
-    let number = runtime.register(wrapper);
-    if number == 0 {
-        // SAFETY: a function without arguments that ends with the program.
-        unsafe { libc::atexit(at_exit) };
-    }
-    handle(number)
+    crate::runtime::at_end();
+    handle(runtime().register(wrapper))
 }
 
 #[unsafe(no_mangle)]

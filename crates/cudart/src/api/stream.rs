@@ -5,11 +5,14 @@
 use crate::operation::{Host, Operation};
 use crate::perform::submit;
 use crate::raw;
-use crate::runtime::{call, runtime};
-use crate::status::INVALID_VALUE;
-use std::ffi::{c_int, c_uint, c_void};
+use crate::runtime::{Runtime, call, runtime};
+use crate::status::{INVALID_HANDLE, INVALID_VALUE};
+use std::ffi::{c_int, c_uint, c_ulonglong, c_void};
 
 type Handle = *mut c_void;
+
+/// The number of the highest priority; the lowest is zero.
+const MOST: c_int = -5;
 
 fn make(to: *mut Handle) -> c_int {
     call(|runtime| {
@@ -29,25 +32,83 @@ macro_rules! does_nothing {
 
 #[unsafe(no_mangle)]
 pub(crate) extern "C" fn cudaStreamCreate(to: *mut Handle) -> c_int {
-    make(to)
+    cudaStreamCreateWithPriority(to, 0, 0)
 }
 
 #[unsafe(no_mangle)]
-pub(crate) extern "C" fn cudaStreamCreateWithFlags(to: *mut Handle, _: c_uint) -> c_int {
-    make(to)
+pub(crate) extern "C" fn cudaStreamCreateWithFlags(to: *mut Handle, flags: c_uint) -> c_int {
+    cudaStreamCreateWithPriority(to, flags, 0)
 }
 
 #[unsafe(no_mangle)]
 pub(crate) extern "C" fn cudaStreamCreateWithPriority(
     to: *mut Handle,
-    _: c_uint,
-    _: c_int,
+    flags: c_uint,
+    priority: c_int,
 ) -> c_int {
-    make(to)
+    call(|runtime| {
+        let made = runtime.handle();
+        runtime
+            .streams
+            .insert(made, (flags, priority.clamp(MOST, 0)));
+        raw::put(to, std::ptr::without_provenance_mut(made));
+        Ok(())
+    })
+}
+
+/// Flags and priority of a stream; those that the program has not made have none.
+fn known(runtime: &Runtime, stream: Handle) -> Result<(u32, c_int), c_int> {
+    match stream.addr() {
+        0..=2 => Ok((0, 0)),
+        made => runtime.streams.get(&made).copied().ok_or(INVALID_HANDLE),
+    }
+}
+
+#[unsafe(no_mangle)]
+pub(crate) extern "C" fn cudaStreamGetFlags(stream: Handle, to: *mut c_uint) -> c_int {
+    call(|runtime| {
+        raw::put(to, known(runtime, stream)?.0);
+        Ok(())
+    })
+}
+
+#[unsafe(no_mangle)]
+pub(crate) extern "C" fn cudaStreamGetPriority(stream: Handle, to: *mut c_int) -> c_int {
+    call(|runtime| {
+        raw::put(to, known(runtime, stream)?.1);
+        Ok(())
+    })
+}
+
+#[unsafe(no_mangle)]
+pub(crate) extern "C" fn cudaStreamGetId(stream: Handle, to: *mut c_ulonglong) -> c_int {
+    call(|runtime| {
+        known(runtime, stream)?;
+        raw::put(to, stream.addr() as c_ulonglong);
+        Ok(())
+    })
+}
+
+#[unsafe(no_mangle)]
+pub(crate) extern "C" fn cudaStreamGetDevice(stream: Handle, to: *mut c_int) -> c_int {
+    call(|runtime| {
+        known(runtime, stream)?;
+        raw::put(to, 0);
+        Ok(())
+    })
+}
+
+#[unsafe(no_mangle)]
+pub(crate) extern "C" fn cudaStreamDestroy(stream: Handle) -> c_int {
+    call(|runtime| {
+        let known = runtime.streams.remove(&stream.addr());
+        known.map(|_| ()).ok_or(INVALID_HANDLE)
+    })
 }
 
 does_nothing! {
-    cudaStreamDestroy(Handle);
+    cudaStreamSetAttribute(Handle, c_uint, *const c_void);
+    cudaStreamCopyAttributes(Handle, Handle);
     cudaStreamAttachMemAsync(Handle, Handle, usize, c_uint);
     cudaEventDestroy(Handle);
     cudaProfilerStart();
@@ -99,7 +160,7 @@ pub(crate) extern "C" fn cudaDeviceGetStreamPriorityRange(
 ) -> c_int {
     call(|_| {
         raw::put(least, 0);
-        raw::put(most, -5);
+        raw::put(most, MOST);
         Ok(())
     })
 }

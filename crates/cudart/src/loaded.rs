@@ -1,4 +1,4 @@
-//! Whether a program has used the driver's own interface, which is not replaced here: what it launches there is not seen.
+//! Whether a program has loaded the real driver past this library: what it launches there is not seen.
 
 use crate::report::ReportFile;
 
@@ -11,8 +11,8 @@ extern "C" fn tell() {
     let mapped = std::fs::read_to_string("/proc/self/maps").unwrap_or_default();
     if is_loaded(&mapped) {
         ReportFile::new().remark(
-            "the program has loaded the driver's library, libcuda.so, which is not simulated: what it \
-             launches there is neither run here nor checked",
+            "the program has loaded the real driver's library, libcuda.so, by its own path: what it launches \
+             there is neither run here nor checked",
         );
     }
 }
