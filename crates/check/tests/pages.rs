@@ -159,6 +159,14 @@ const WITHOUT_A_KERNEL: &[(&str, &str)] = &[
         "S0",
         "of policies that are loaded: tests/loaded of the scheduler's crate",
     ),
+    (
+        "R010",
+        "of whole programs: crates/cudart/tests/programs/bad_stream_order.cu",
+    ),
+    (
+        "R011",
+        "of whole programs: crates/cudart/tests/programs/bad_host_order.cu",
+    ),
     ("T012", "what ptxas says it did: read from its log"),
     (
         "X011",

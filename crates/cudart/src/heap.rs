@@ -159,6 +159,22 @@ impl Heap {
         })
     }
 
+    /// Whether the host can touch an address as the device does.
+    pub(crate) fn is_shared(address: u64) -> bool {
+        (HOST..2 * HOST).contains(&address)
+    }
+
+    /// Whether there is memory that the host can touch as the device does.
+    pub(crate) fn has_shared(&self) -> bool {
+        self.blocks.range(HOST..2 * HOST).next().is_some()
+    }
+
+    /// The name of an allocation.
+    pub(crate) fn name(&mut self, address: u64) -> String {
+        let block = self.find(address);
+        block.map_or_else(String::new, |block| block.memory.name.clone())
+    }
+
     /// Where the allocations begin that begin in a range.
     pub(crate) fn starts_in(&self, at: u64, len: usize) -> Vec<u64> {
         let range = at..at.saturating_add(len as u64);

@@ -8,6 +8,7 @@
 //! - `runtime`: the state of the GPU: modules, kernels, variables, errors, and the launch.
 //! - `operation`: what a stream does; `perform` does it, at once or as a node of a `graph`.
 //!   `transfer` has copies and fills, `image` arrays and textures.
+//! - `order`: which operations no stream, event or wait orders; `guard`: memory that the host touches too early.
 //! - `maps`: tensor maps that the program has encoded.
 //! - `repeat`: launches that repeat an earlier one, over the same memory.
 //! - `report`: the report to `heist cuda`.
@@ -23,11 +24,13 @@
 mod api;
 mod driver;
 mod graph;
+mod guard;
 mod heap;
 mod image;
 mod loaded;
 mod maps;
 mod operation;
+mod order;
 mod perform;
 mod raw;
 mod repeat;

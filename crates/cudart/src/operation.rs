@@ -69,6 +69,8 @@ pub(crate) struct Fill {
     pub(crate) value: Vec<u8>,
     /// Bytes of a row, rows, planes.
     pub(crate) size: [usize; 3],
+    /// Whether it tells the host how far a stream is: the host may look at it at any time.
+    pub(crate) is_signal: bool,
 }
 
 /// A launch as the program asks for it.

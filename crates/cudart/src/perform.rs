@@ -2,35 +2,47 @@
 
 use crate::operation::Operation;
 use crate::raw;
-use crate::runtime::{Runtime, call, runtime};
+use crate::runtime::{Runtime, call, calls_host, runtime};
 use crate::status::INVALID_VALUE;
 use std::ffi::{c_int, c_void};
 
 impl Operation {
-    /// Does it; the error's number.
-    pub(crate) fn perform(&self) -> c_int {
+    /// Does it, in a stream; the error's number.
+    pub(crate) fn perform(&self, stream: usize) -> c_int {
         match self {
             Operation::Nothing => call(|_| Ok(())),
-            Operation::Launch(wish) => call(|runtime| runtime.launch(wish)),
-            Operation::Copy(copy) => call(|runtime| copy.perform(runtime)),
-            Operation::Fill(fill) => call(|runtime| fill.perform(runtime)),
+            Operation::Launch(wish) => call(|runtime| runtime.launch(wish, stream)),
+            Operation::Copy(copy) => call(|runtime| {
+                copy.perform(runtime)?;
+                copy.order(runtime, stream);
+                Ok(())
+            }),
+            Operation::Fill(fill) => call(|runtime| {
+                fill.perform(runtime)?;
+                fill.order(runtime, stream);
+                Ok(())
+            }),
             Operation::Host(host) => {
                 let data = std::ptr::with_exposed_provenance_mut(host.data);
-                raw::call(host.function, data);
+                calls_host(|| raw::call(host.function, data));
                 runtime().last_error(false)
             }
             Operation::Record(event) => call(|runtime| {
-                runtime.record(*event);
+                runtime.record(*event, stream);
                 Ok(())
             }),
             Operation::Allocate { by, at, len } => call(|runtime| {
                 let done = runtime.heap.device_at(by, *at, *len);
+                runtime.touch_all(stream, *at, by);
                 done.then_some(()).ok_or(INVALID_VALUE)
             }),
-            Operation::Free(at) => call(|runtime| runtime.free(*at)),
+            Operation::Free(at) => call(|runtime| {
+                runtime.touch_all(stream, *at, "cudaFreeAsync");
+                runtime.free(*at)
+            }),
             Operation::Graph(all) => all
                 .iter()
-                .map(Operation::perform)
+                .map(|one| one.perform(stream))
                 .find(|&status| status != 0)
                 .unwrap_or(0),
         }
@@ -49,7 +61,7 @@ pub(crate) fn submit(
         Ok(())
     });
     match now {
-        Some(operation) => operation.perform(),
+        Some(operation) => operation.perform(stream.addr()),
         None => status,
     }
 }

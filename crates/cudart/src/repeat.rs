@@ -7,6 +7,7 @@
 
 use crate::operation::Wish;
 use heist_launch::Placed;
+use heist_sim::Touched;
 use std::collections::VecDeque;
 use std::sync::Arc;
 
@@ -20,6 +21,8 @@ pub(crate) struct Given {
     pub(crate) placed: Vec<Placed>,
     pub(crate) printed: String,
     pub(crate) ns: f64,
+    /// What it has touched, where that was asked for.
+    pub(crate) touched: Option<Arc<[Touched]>>,
 }
 
 struct Remembered {
@@ -105,6 +108,7 @@ mod tests {
             placed,
             printed: String::new(),
             ns: 1.0,
+            touched: None,
         }
     }
 

@@ -75,6 +75,18 @@ impl ReportFile {
         self.launch(&ran, why);
     }
 
+    /// Something that was found in what is no launch: a copy, a fill, or the host itself.
+    pub(crate) fn operation(&mut self, what: &str, found: &Diagnostic) {
+        if self.file.is_none() {
+            eprintln!("heist: {found}");
+        }
+        self.line(&json!({
+            "operation": what,
+            "found": [as_json(found)],
+            "host": host_frames(),
+        }));
+    }
+
     /// One launch, with everything that was found.
     pub(crate) fn launch(&mut self, ran: &Ran<'_>, found: &[Diagnostic]) {
         let Ran { kernel, shape, .. } = ran;
@@ -119,6 +131,14 @@ fn as_json(found: &Diagnostic) -> Value {
     })
 }
 
+/// Whether a function is one that programs call.
+fn is_of_interface(name: &str) -> bool {
+    let libraries = [crate::api::FUNCTIONS, crate::driver::FUNCTIONS];
+    libraries
+        .iter()
+        .any(|all| all.iter().any(|one| one.name == name))
+}
+
 /// The program's own frames above the launch, innermost first.
 fn host_frames() -> Vec<String> {
     let text = std::backtrace::Backtrace::force_capture().to_string();
@@ -135,7 +155,15 @@ fn host_frames() -> Vec<String> {
             frames.push(String::new());
             continue;
         }
-        if name == "<unknown>" || name.starts_with("__libc") || name == "_start" {
+        if is_of_interface(name) {
+            // The program's call: the frames below it are this library.
+            frames.clear();
+            continue;
+        }
+        if name == "<unknown>"
+            || name.starts_with("__libc")
+            || ["_start", "__restore_rt"].contains(&name)
+        {
             continue;
         }
         frames.push(place.map_or(name.to_owned(), |place| format!("{name} {place}")));
@@ -145,6 +173,13 @@ fn host_frames() -> Vec<String> {
         true => frames.drain(..frames.len().min(2)),
         false => frames.drain(..0),
     };
+    // What is left of this library where its frames have names only.
+    let ours = |frame: &String| {
+        let starts = ["std::", "core::", "__rust", "rust_", "heist_", "<heist_"];
+        starts.iter().any(|start| frame.starts_with(start))
+    };
+    let inner = frames.iter().take_while(|frame| ours(frame)).count();
+    frames.drain(..inner);
     frames.retain(|frame| {
         !["/rustc/", "heist_cudart", "crates/cudart"]
             .iter()

@@ -2,10 +2,12 @@
 
 use crate::driver::{Contexts, Link, Physical};
 use crate::graph::Graphs;
+use crate::guard::Guard;
 use crate::heap::Heap;
 use crate::image::Array;
 use crate::maps::Maps;
 use crate::operation::Wish;
+use crate::order::{Clash, Extent, Order, Step};
 use crate::raw;
 use crate::repeat::{Given, Repeats};
 use crate::report::{Ran, ReportFile};
@@ -16,12 +18,12 @@ use crate::status::{
 use heist_fatbin as fatbin;
 use heist_launch::{Arg, Arguments, Launch};
 use heist_ptx::{Diagnostic, Source, rule};
-use heist_sim::{Budget, Device, Needs, Options, Program};
+use heist_sim::{Budget, Device, Needs, Options, Program, Touched};
 use serde_json::json;
 use std::cell::Cell;
 use std::collections::{HashMap, HashSet};
 use std::ffi::{c_int, c_void};
-use std::sync::{LazyLock, Mutex, MutexGuard, Once};
+use std::sync::{Arc, LazyLock, Mutex, MutexGuard, Once, TryLockError};
 
 /// Where the variables of the first module begin, and how far the next one's are.
 const VARIABLES: u64 = 0x10_0000_0000;
@@ -39,6 +41,23 @@ struct Function {
     name: String,
     /// Bytes of dynamic shared memory that were opted in to.
     dynamic: u32,
+}
+
+/// A stream that the program has made.
+#[derive(Clone, Copy)]
+pub(crate) struct MadeStream {
+    pub(crate) flags: u32,
+    pub(crate) priority: c_int,
+    /// From one on.
+    pub(crate) number: usize,
+}
+
+/// Whether the default stream waits for a stream, and it for that one.
+fn is_blocking(streams: &HashMap<usize, MadeStream>, stream: usize) -> bool {
+    const NON_BLOCKING: u32 = 1;
+    streams
+        .get(&stream)
+        .is_none_or(|one| one.flags & NON_BLOCKING == 0)
 }
 
 /// All of it.
@@ -73,10 +92,15 @@ pub(crate) struct Runtime {
     pub(crate) links: HashMap<usize, Link>,
     /// Memory without an address yet.
     pub(crate) physical: HashMap<usize, Physical>,
-    /// Flags and priority of each stream that the program has made.
-    pub(crate) streams: HashMap<usize, (u32, c_int)>,
+    /// Each stream that the program has made, by handle, and how many it has made.
+    pub(crate) streams: HashMap<usize, MadeStream>,
+    pub(crate) stream_count: usize,
     /// Limits that the program has set.
     pub(crate) limits: HashMap<c_int, usize>,
+    pub(crate) order: Order,
+    pub(crate) guard: Guard,
+    /// What was told of operations that no order holds apart, each once.
+    told: HashSet<String>,
 }
 
 static RUNTIME: LazyLock<Mutex<Runtime>> = LazyLock::new(|| Mutex::new(Runtime::new()));
@@ -94,6 +118,28 @@ pub(crate) fn runtime() -> MutexGuard<'static, Runtime> {
         Ok(runtime) => runtime,
         Err(poisoned) => poisoned.into_inner(),
     }
+}
+
+/// The same, unless another thread has it.
+pub(crate) fn try_runtime() -> Option<MutexGuard<'static, Runtime>> {
+    match RUNTIME.try_lock() {
+        Ok(runtime) => Some(runtime),
+        Err(TryLockError::Poisoned(poisoned)) => Some(poisoned.into_inner()),
+        Err(TryLockError::WouldBlock) => None,
+    }
+}
+
+/// Lets a function of the program run, whose accesses its stream orders.
+pub(crate) fn calls_host(function: impl FnOnce()) {
+    {
+        let mut runtime = runtime();
+        runtime.guard.called += 1;
+        runtime.guard.open();
+    }
+    function();
+    let mut runtime = runtime();
+    runtime.guard.called -= 1;
+    runtime.close();
 }
 
 /// Does a call of the program, and remembers its error.
@@ -134,10 +180,12 @@ pub(crate) fn call_driver(act: impl FnOnce(&mut Runtime) -> Result<(), c_int>) -
     let act = std::panic::AssertUnwindSafe(act);
     let done = std::panic::catch_unwind(|| {
         let mut runtime = runtime();
+        runtime.guard.open();
         let result = match runtime.sticky {
             0 => { act }.0(&mut runtime),
             sticky => Err(sticky),
         };
+        runtime.close();
         result.err().unwrap_or(0)
     });
     done.unwrap_or(UNKNOWN)
@@ -189,7 +237,11 @@ impl Runtime {
             links: HashMap::new(),
             physical: HashMap::new(),
             streams: HashMap::new(),
+            stream_count: 0,
             limits: HashMap::new(),
+            order: Order::default(),
+            guard: Guard::default(),
+            told: HashSet::new(),
         }
     }
 
@@ -204,16 +256,140 @@ impl Runtime {
         self.arrays.get(&handle).ok_or(INVALID_VALUE)
     }
 
-    /// Notes the time in an event.
-    pub(crate) fn record(&mut self, event: usize) {
+    /// Notes the time in an event, and how far its stream is.
+    pub(crate) fn record(&mut self, event: usize, stream: usize) {
+        let streams = &self.streams;
+        self.order
+            .record(event, stream, |one| is_blocking(streams, one));
         // Two events never have the same time: programs divide by the difference.
         self.now_ns += 1.0;
         self.events.insert(event, self.now_ns);
     }
 
+    /// Whether it is noted what operations touch: a program with one stream and device memory orders everything.
+    pub(crate) fn tracks(&self) -> bool {
+        self.stream_count > 0 || self.heap.has_shared()
+    }
+
+    /// An operation of a stream begins.
+    pub(crate) fn begin(&mut self, stream: usize) -> Step {
+        let streams = &self.streams;
+        self.order.begin(stream, |one| is_blocking(streams, one))
+    }
+
+    /// The host waits for a stream.
+    pub(crate) fn host_waits(&mut self, stream: usize) {
+        let streams = &self.streams;
+        self.order
+            .host_waits(stream, |one| is_blocking(streams, one));
+    }
+
+    /// An operation of a stream is over a whole allocation.
+    pub(crate) fn touch_all(&mut self, stream: usize, at: u64, what: &str) {
+        let Some((start, len, _)) = self.heap.place(at) else {
+            return;
+        };
+        if !self.tracks() {
+            return;
+        }
+        let step = self.begin(stream);
+        let bytes = 0..len;
+        let extent = Extent::Range { bytes, write: true };
+        let what: Arc<str> = Arc::from(what);
+        if let Some(clash) = self.order.access(&step, start, extent, &what, false) {
+            self.tell_clash(&what, stream, start, &clash);
+        }
+    }
+
+    /// A stream in words.
+    fn stream_name(&self, stream: usize) -> String {
+        match self.streams.get(&stream) {
+            Some(one) => format!("stream {}", one.number),
+            None if stream <= 2 => "the default stream".to_owned(),
+            None => "a stream that is gone".to_owned(),
+        }
+    }
+
+    /// A finding about two operations that nothing orders; nothing where it was told.
+    fn clash(&mut self, what: &str, stream: usize, at: u64, clash: &Clash) -> Option<Diagnostic> {
+        if !self.told.insert(format!("{what} {} {at}", clash.what)) {
+            return None;
+        }
+        let (ours, theirs) = (self.stream_name(stream), self.stream_name(clash.stream));
+        let text = format!(
+            "{what} in {ours} and {} in {theirs} touch byte {} of `{}`, one of them writes it, and nothing orders the two",
+            clash.what,
+            clash.byte,
+            self.heap.name(at),
+        );
+        let found = Diagnostic::error(rule::STREAM_RACE, heist_ptx::Span::NONE, text);
+        Some(found.help(
+            "let the second stream wait for the first (`cudaEventRecord` there, `cudaStreamWaitEvent` here), use \
+             one stream for both, or let the host wait in between",
+        ))
+    }
+
+    /// Tells of an operation that is no launch.
+    pub(crate) fn tell_clash(&mut self, what: &str, stream: usize, at: u64, clash: &Clash) {
+        if let Some(found) = self.clash(what, stream, at, clash) {
+            self.report.operation(what, &found);
+        }
+    }
+
+    /// Tells of the host.
+    pub(crate) fn tell_host(&mut self, at: u64, write: bool, clash: &Clash) {
+        if !self
+            .told
+            .insert(format!("the host {write} {} {at}", clash.what))
+        {
+            return;
+        }
+        let text = format!(
+            "the host {} byte {} of `{}`, and {} in {} may not be over",
+            if write { "writes" } else { "reads" },
+            clash.byte,
+            self.heap.name(at),
+            clash.what,
+            self.stream_name(clash.stream),
+        );
+        let found = Diagnostic::error(rule::HOST_RACE, heist_ptx::Span::NONE, text);
+        let found = found.help(
+            "wait first: `cudaDeviceSynchronize`, `cudaStreamSynchronize` or `cudaEventSynchronize`",
+        );
+        self.report.operation("the host", &found);
+    }
+
+    /// Puts a launch into the order of all operations; what it meets there.
+    fn order_launch(
+        &mut self,
+        step: &Step,
+        what: &str,
+        touched: Option<&[Touched]>,
+    ) -> Option<Diagnostic> {
+        let touched = touched?;
+        let what: Arc<str> = Arc::from(what);
+        // Strong writes that the host sees: it may wait for them, and then the rest is there, too.
+        let strong = |one: &Touched| one.lines.iter().any(|(_, bytes)| bytes[3] != 0);
+        let signals = touched
+            .iter()
+            .any(|one| Heap::is_shared(one.at) && strong(one));
+        let mut found = None;
+        for one in touched {
+            let extent = Extent::of(one);
+            let clash = self.order.access(step, one.at, extent, &what, signals);
+            if let Some(clash) = clash
+                && found.is_none()
+            {
+                found = self.clash(&what, step.stream, one.at, &clash);
+            }
+        }
+        found
+    }
+
     /// Gives memory back.
     pub(crate) fn free(&mut self, at: u64) -> Result<(), c_int> {
         if at == 0 || self.heap.free(at) {
+            self.order.release(at);
             return Ok(());
         }
         self.report.remark(&format!(
@@ -238,6 +414,8 @@ impl Runtime {
 
     /// Forgets everything, as a new context would.
     pub(crate) fn reset(&mut self) {
+        self.guard.open();
+        self.order.host_waits_for_all();
         self.sticky = 0;
         LAST.set(0);
     }
@@ -549,8 +727,8 @@ impl Runtime {
         Ok(params.into_iter().enumerate().map(value).collect())
     }
 
-    /// Runs a kernel, at once.
-    pub(crate) fn launch(&mut self, wish: &Wish) -> Result<(), c_int> {
+    /// Runs a kernel in a stream, at once.
+    pub(crate) fn launch(&mut self, wish: &Wish, stream: usize) -> Result<(), c_int> {
         let function = self.function(wish.function)?;
         let (number, kernel, allowed) = (function.module, function.name.clone(), function.dynamic);
         let shape = format!("<<<({}), ({})>>>", wish.grid, wish.block);
@@ -576,11 +754,18 @@ impl Runtime {
                 return Err(NO_IMAGE);
             }
         };
+        let tracks = self.stream_count > 0 || self.heap.has_shared();
+        let what = format!("`{kernel}`");
         let mut before = self.heap.lend();
         constants(&mut before, program, number);
-        if let Some(given) = self.repeats.find(wish, &before) {
+        if let Some(given) = self.repeats.find(wish, &before)
+            && (!tracks || given.touched.is_some())
+        {
             // What was found in it is told already.
-            self.take(&name, &kernel, &shape, given, None);
+            let step = self.begin(stream);
+            let touched = given.touched.clone().filter(|_| tracks);
+            let found = self.order_launch(&step, &what, touched.as_deref());
+            self.take(&name, &kernel, &shape, given, true, found.as_slice());
             return Ok(());
         }
         let arguments = Arguments {
@@ -596,23 +781,29 @@ impl Runtime {
         let options = Options {
             cooperative: wish.cooperative,
             budget: budget(),
+            touched: tracks,
             ..Options::default()
         };
         let ran = program.run(&self.device, &kernel, &launch, &arguments, &options);
         match ran {
-            Ok(report) => {
+            Ok(mut report) => {
+                let touched: Option<Arc<[Touched]>> = tracks.then(|| report.touched.into());
+                let step = self.begin(stream);
+                let clash = self.order_launch(&step, &what, touched.as_deref());
+                report.diagnostics.extend(clash);
                 let trace = report.outcome.trace.as_ref();
                 self.sticky = stays(&report.diagnostics);
                 let given = Given {
                     ns: trace.map_or(0.0, |trace| trace.makespan().ns()),
                     placed: report.placed,
                     printed: report.printed,
+                    touched,
                 };
                 if self.sticky == 0 {
                     self.repeats.remember(wish, arguments.placed, given.clone());
                 }
-                let found = Some(&report.diagnostics[..]);
-                self.take(&name, &kernel, &shape, given, found);
+                let found = &report.diagnostics[..];
+                self.take(&name, &kernel, &shape, given, false, found);
                 Ok(())
             }
             Err(found) => {
@@ -637,7 +828,8 @@ impl Runtime {
         kernel: &str,
         shape: &str,
         given: Given,
-        found: Option<&[Diagnostic]>,
+        repeated: bool,
+        found: &[Diagnostic],
     ) {
         self.now_ns += given.ns.max(1.0);
         self.heap.give_back(given.placed);
@@ -647,13 +839,14 @@ impl Runtime {
             kernel,
             shape,
             ns: given.ns,
-            repeated: found.is_none(),
+            repeated,
         };
-        self.report.launch(&ran, found.unwrap_or_default());
+        self.report.launch(&ran, found);
     }
 
     /// Reports leaked memory at the end.
     pub(crate) fn end(&mut self) {
+        self.guard.open();
         let (count, bytes) = self.heap.leaked();
         self.report.line(&json!({ "leaked": [count, bytes] }));
     }
@@ -661,7 +854,9 @@ impl Runtime {
 
 /// The architecture that a PTX text is for, as it says itself; it may be none that is known here.
 fn said_target(text: &str) -> String {
-    let said = text.lines().find_map(|line| line.trim().strip_prefix(".target"));
+    let said = text
+        .lines()
+        .find_map(|line| line.trim().strip_prefix(".target"));
     let word = said.and_then(|rest| rest.split([',', ' ']).find(|word| !word.is_empty()));
     word.unwrap_or("no target that it says").to_owned()
 }

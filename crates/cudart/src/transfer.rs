@@ -1,10 +1,12 @@
 //! Copies and fills, of a row of bytes or of a box of them.
 
-use crate::operation::{Copy, DEVICE_TO_DEVICE, DEVICE_TO_HOST, Fill, HOST_TO_DEVICE};
+use crate::operation::{Copy, DEVICE_TO_DEVICE, DEVICE_TO_HOST, Fill, HOST_TO_DEVICE, Place};
+use crate::order::Extent;
 use crate::raw;
 use crate::runtime::Runtime;
 use crate::status::INVALID_VALUE;
 use std::ffi::{c_int, c_void};
+use std::sync::Arc;
 
 impl Copy {
     /// Does it.
@@ -37,6 +39,68 @@ impl Copy {
             }
         }
         Ok(())
+    }
+}
+
+/// The bytes of an allocation that rows from a place touch: what they are, where the place is of the device.
+fn extent(
+    runtime: &mut Runtime,
+    place: &Place,
+    size: [usize; 3],
+    write: bool,
+) -> Option<(u64, Extent)> {
+    let (start, _, _) = runtime.heap.place(place.at)?;
+    let [width, rows, planes] = size;
+    let starts = (0..planes).flat_map(|plane| (0..rows).map(move |row| (row, plane)));
+    let starts = starts.map(|(row, plane)| place.of(row, plane) - start);
+    Some((start, Extent::rows(starts, width as u64, write)))
+}
+
+/// Tells where an operation that is neither a launch nor of the host meets another.
+fn order(runtime: &mut Runtime, stream: usize, what: &str, touched: Vec<(u64, Extent)>) {
+    let step = runtime.begin(stream);
+    let what: Arc<str> = Arc::from(what);
+    let mut told = false;
+    for (at, extent) in touched {
+        let clash = runtime.order.access(&step, at, extent, &what, false);
+        if let Some(clash) = clash
+            && !told
+        {
+            told = true;
+            runtime.tell_clash(&what, stream, at, &clash);
+        }
+    }
+}
+
+impl Copy {
+    /// Puts it into the order of all operations.
+    pub(crate) fn order(&self, runtime: &mut Runtime, stream: usize) {
+        if !runtime.tracks() {
+            return;
+        }
+        let from = extent(runtime, &self.from, self.size, false);
+        let to = extent(runtime, &self.to, self.size, true);
+        // A copy into memory that is not pinned is over when the call returns.
+        let waits = to.is_none();
+        order(
+            runtime,
+            stream,
+            "a copy",
+            from.into_iter().chain(to).collect(),
+        );
+        if waits {
+            runtime.host_waits(stream);
+        }
+    }
+}
+
+impl Fill {
+    /// Puts it into the order of all operations.
+    pub(crate) fn order(&self, runtime: &mut Runtime, stream: usize) {
+        if !self.is_signal && runtime.tracks() {
+            let to = extent(runtime, &self.to, self.size, true);
+            order(runtime, stream, "a fill", to.into_iter().collect());
+        }
     }
 }
 

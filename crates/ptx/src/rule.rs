@@ -126,6 +126,8 @@ rules! {
     UNORDERED_FLAG = "R007" Error "a flag that is set or awaited without release and acquire";
     MIXED_SIZE = "R008" Warning "atomic accesses of different sizes to the same bytes";
     LOST_UPDATE = "R009" Error "an update by strong accesses that may lose another thread's";
+    STREAM_RACE = "R010" Error "two operations of streams race on memory";
+    HOST_RACE = "R011" Error "the host races with an operation of a stream";
 
     // B: barriers, and everything else that threads do together.
     DIVERGENT_BARRIER = "B001" Error "a barrier that only a part of the warp reaches";

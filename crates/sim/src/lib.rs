@@ -68,6 +68,7 @@ pub use device::{Device, UnknownDevice};
 pub use meter::{Advance, Meter};
 pub use options::{Budget, Chaos, Checks, Options};
 pub use program::{
-    Host, ModuleMemory, Needs, Order, Program, Ran, Reach, Report, Silent, Stream, together,
+    Host, ModuleMemory, Needs, Order, Program, Ran, Reach, Report, Silent, Stream, Touched,
+    together,
 };
 pub use state::machine::Stats;

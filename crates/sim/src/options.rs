@@ -18,6 +18,8 @@ pub struct Options {
     /// Threads of the host, used for kernels with isolated blocks; 0 is one for each core. Results
     /// do not depend on it.
     pub threads: usize,
+    /// Whether to tell which bytes of memory with an address of its own the kernel has touched.
+    pub touched: bool,
     /// Shows how far the run is.
     pub meter: Meter,
 }
@@ -32,6 +34,7 @@ impl Default for Options {
             checks: Checks::ALL,
             cooperative: false,
             threads: 0,
+            touched: false,
             meter: Meter::default(),
         }
     }

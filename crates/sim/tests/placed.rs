@@ -2,7 +2,7 @@
 
 use heist_launch::{Arg, Arguments, Foreign, ForeignKind, Launch, Placed};
 use heist_ptx::rule;
-use heist_sim::{Device, Options, Program, Report};
+use heist_sim::{Device, Options, Program, Report, Touched};
 
 /// Reads a pointer from `[table]`, adds one to what it points to, and counts its launches.
 const FOLLOW: &str = "
@@ -252,4 +252,57 @@ fn what_a_kernel_allocates_outlives_it_until_a_kernel_frees_it() {
     let own = Placed::filled("table", BASE, BASE.to_le_bytes().to_vec());
     let (_, codes) = run("give", vec![own]);
     assert_eq!(codes, ["X028"]);
+}
+
+/// Each block adds one to a counter and stores its number; with many blocks they run on several threads of the host.
+const COUNT: &str = "
+    .version 8.0
+    .target sm_80
+    .address_size 64
+    .visible .entry k(.param .u64 to) {
+        .reg .b32 %r<4>; .reg .b64 %rd<4>;
+        ld.param.u64 %rd1, [to];
+        mov.u32 %r1, %ctaid.x;
+        mad.wide.u32 %rd2, %r1, 4, %rd1;
+        ld.global.u32 %r2, [%rd2];
+        add.u32 %r2, %r2, %r1;
+        st.global.u32 [%rd2], %r2;
+        ATOMIC
+        ret;
+    }";
+
+#[test]
+fn what_a_kernel_touches_is_told_where_it_is_asked_for() {
+    for (atomic, blocks) in [("", 128), ("red.global.add.u32 [%rd1+1024], 1;", 16)] {
+        let text = COUNT.replace("ATOMIC", atomic);
+        let source = heist_ptx::Source::new("count.ptx", text);
+        let program = Program::based(heist_ptx::parse(&source).unwrap(), 0).unwrap();
+        let arguments = Arguments {
+            placed: vec![
+                Placed::filled("to", BASE, vec![0; 2048]),
+                Placed::filled("other", BASE + (1 << 20), vec![0; 64]),
+            ],
+            ..Arguments::new([Arg::scalar(BASE)])
+        };
+        let device = Device::named("sim:h200").unwrap();
+        let run = |touched| {
+            let options = Options {
+                touched,
+                threads: 2,
+                ..Options::default()
+            };
+            let shape = Launch::new(blocks, 1);
+            let ran = program.run(&device, "k", &shape, &arguments, &options);
+            ran.unwrap()
+        };
+        assert_eq!(run(false).touched, []);
+        let plain = |blocks: u32| u128::MAX >> (128 - 4 * blocks.min(32));
+        let mut lines: Vec<_> = (0..blocks.div_ceil(32))
+            .map(|line| (line, [plain(blocks), plain(blocks), 0, 0]))
+            .collect();
+        if !atomic.is_empty() {
+            lines.push((8, [0, 0, 0, 0xf]));
+        }
+        assert_eq!(run(true).touched, [Touched { at: BASE, lines }], "{atomic}");
+    }
 }

@@ -179,7 +179,7 @@ fn read(folder: &Folder) -> ProgramReport {
             let number = |at: usize| leaked.get(at).and_then(Value::as_u64).unwrap_or(0);
             report.leaked = Some((number(0), number(1)));
         } else if let Some(list) = line["found"].as_array() {
-            report.launches += 1;
+            report.launches += usize::from(line["operation"].is_null());
             report.repeated += usize::from(line["repeated"] == true);
             let name = line["module"].as_str().unwrap_or("");
             let module = modules
@@ -211,7 +211,8 @@ impl ProgramReport {
         let host = host.map(|list| list.iter().filter_map(Value::as_str).map(str::to_owned));
         let empty = Source::new("", String::new());
         let source = module.map_or(&empty, |(source, _)| source);
-        let kernel = entry::readable(&text("kernel"));
+        let operation = line["operation"].as_str();
+        let kernel = operation.map_or_else(|| entry::readable(&text("kernel")), str::to_owned);
         let mut fresh: Vec<Told> = Vec::new();
         for one in fold::fold(found, source) {
             let lifted = module.and_then(|(source, module)| origin::lifted(module, source, &one));
@@ -253,13 +254,20 @@ impl ProgramReport {
     /// For people, on standard error, as the program's own output is on the other.
     fn tell(&self) {
         for launch in &self.found {
-            eprintln!("in `{}` {}:", launch.kernel, launch.shape);
+            match &launch.shape[..] {
+                // What is no launch has no shape.
+                "" => eprintln!("in {}:", launch.kernel),
+                shape => eprintln!("in `{}` {shape}:", launch.kernel),
+            }
             for told in &launch.told {
                 let text = render::to_text(&told.one, &told.source);
                 eprintln!("{}", anstream::adapter::strip_str(&text));
             }
             if !launch.host.is_empty() {
-                eprintln!("  launched by");
+                match launch.shape.is_empty() {
+                    true => eprintln!("  in the program at"),
+                    false => eprintln!("  launched by"),
+                }
                 for frame in &launch.host {
                     let (name, place) = frame.split_once(' ').unwrap_or((frame, ""));
                     eprintln!("    {} {place}", entry::readable(name));
@@ -327,6 +335,16 @@ impl ProgramReport {
     }
 }
 
+/// A message in which names that C++ has mangled are as people write them.
+fn readable(message: &str) -> String {
+    let words = message.split('`').enumerate();
+    let words = words.map(|(at, word)| match at % 2 == 1 && word.starts_with("_Z") {
+        true => entry::readable(word),
+        false => word.to_owned(),
+    });
+    words.collect::<Vec<_>>().join("`")
+}
+
 /// A number of things in words.
 fn many(count: usize, one: &str, more: &str) -> String {
     format!("{count} {}", if count == 1 { one } else { more })
@@ -357,7 +375,8 @@ fn diagnostic(value: &Value) -> Option<Diagnostic> {
         })
     };
     let code = rule::find(value["code"].as_str()?)?.code;
-    let mut one = Diagnostic::error(code, span(&value["span"]), text(&value["message"]));
+    let message = readable(&text(&value["message"]));
+    let mut one = Diagnostic::error(code, span(&value["span"]), message);
     if value["warning"] == true {
         one.severity = Severity::Warning;
     }

@@ -63,12 +63,20 @@ pub(crate) extern "C" fn cudaThreadExchangeStreamCaptureMode(_: *mut c_int) -> c
 
 #[unsafe(no_mangle)]
 pub(crate) extern "C" fn cudaStreamWaitEvent(stream: Handle, event: Handle, _: c_uint) -> c_int {
-    call(|runtime| runtime.graphs.wait(stream.addr(), event.addr()))
+    call(|runtime| {
+        runtime.graphs.wait(stream.addr(), event.addr())?;
+        runtime.order.wait(stream.addr(), event.addr());
+        Ok(())
+    })
 }
 
 #[unsafe(no_mangle)]
 pub(crate) extern "C" fn cudaStreamSynchronize(stream: Handle) -> c_int {
-    call(|runtime| runtime.graphs.wait_by_host(Some(stream.addr())))
+    call(|runtime| {
+        runtime.graphs.wait_by_host(Some(stream.addr()))?;
+        runtime.host_waits(stream.addr());
+        Ok(())
+    })
 }
 
 #[unsafe(no_mangle)]
@@ -78,7 +86,11 @@ pub(crate) extern "C" fn cudaStreamQuery(stream: Handle) -> c_int {
 
 #[unsafe(no_mangle)]
 pub(crate) extern "C" fn cudaDeviceSynchronize() -> c_int {
-    call(|runtime| runtime.graphs.wait_by_host(None))
+    call(|runtime| {
+        runtime.graphs.wait_by_host(None)?;
+        runtime.order.host_waits_for_all();
+        Ok(())
+    })
 }
 
 #[unsafe(no_mangle)]
@@ -88,7 +100,11 @@ pub(crate) extern "C" fn cudaThreadSynchronize() -> c_int {
 
 #[unsafe(no_mangle)]
 pub(crate) extern "C" fn cudaEventSynchronize(event: Handle) -> c_int {
-    call(|runtime| runtime.graphs.outside(event.addr()))
+    call(|runtime| {
+        runtime.graphs.outside(event.addr())?;
+        runtime.order.host_waits_for_event(event.addr());
+        Ok(())
+    })
 }
 
 #[unsafe(no_mangle)]
@@ -100,7 +116,7 @@ pub(crate) extern "C" fn cudaEventQuery(event: Handle) -> c_int {
 pub(crate) extern "C" fn cudaEventRecord(event: Handle, stream: Handle) -> c_int {
     call(|runtime| {
         if !runtime.graphs.mark(event.addr(), stream.addr()) {
-            runtime.record(event.addr());
+            runtime.record(event.addr(), stream.addr());
         }
         Ok(())
     })

@@ -3,7 +3,7 @@
 use crate::operation::{ANY, Copy, DEVICE_TO_DEVICE, Fill, Operation, Place};
 use crate::perform::submit;
 use crate::raw;
-use crate::runtime::{Runtime, call};
+use crate::runtime::{Runtime, call, runtime};
 use crate::status::INVALID_VALUE;
 use std::ffi::{c_int, c_void};
 
@@ -12,6 +12,24 @@ type Stream = *mut c_void;
 
 /// The stream of calls that name none.
 const DEFAULT: Stream = std::ptr::null_mut();
+
+/// The host waits for a copy to or from its memory that names no stream; one between two places of the device is
+/// only begun.
+pub(crate) fn waited(status: c_int, between_host: bool) -> c_int {
+    if status == 0 && between_host {
+        let mut runtime = runtime();
+        runtime.guard.open();
+        runtime.host_waits(DEFAULT.addr());
+        runtime.close();
+    }
+    status
+}
+
+/// Whether an address is of the host; pinned memory is.
+pub(crate) fn is_of_host(at: *const c_void) -> bool {
+    let place = runtime().heap.place(at as u64);
+    place.is_none_or(|(_, _, host)| host.is_some())
+}
 
 fn copy(stream: Stream, copy: Copy) -> c_int {
     submit(stream, |_| Ok(Operation::Copy(copy)))
@@ -24,7 +42,8 @@ pub(crate) extern "C" fn cudaMemcpy(
     len: usize,
     kind: c_int,
 ) -> c_int {
-    copy(DEFAULT, Copy::row(to, from, len, kind))
+    let between_host = is_of_host(to) || is_of_host(from);
+    waited(copy(DEFAULT, Copy::row(to, from, len, kind)), between_host)
 }
 
 #[unsafe(no_mangle)]
@@ -71,7 +90,8 @@ pub(crate) extern "C" fn cudaMemcpy2D(
     height: usize,
     kind: c_int,
 ) -> c_int {
-    cudaMemcpy2DAsync(to, to_pitch, from, from_pitch, width, height, kind, DEFAULT)
+    let status = cudaMemcpy2DAsync(to, to_pitch, from, from_pitch, width, height, kind, DEFAULT);
+    waited(status, is_of_host(to) || is_of_host(from))
 }
 
 #[unsafe(no_mangle)]
@@ -153,7 +173,7 @@ pub(super) fn box_of(runtime: &Runtime, from: *const c_void) -> Result<Copy, c_i
 
 #[unsafe(no_mangle)]
 pub(crate) extern "C" fn cudaMemcpy3D(wish: *const c_void) -> c_int {
-    cudaMemcpy3DAsync(wish, DEFAULT)
+    waited(cudaMemcpy3DAsync(wish, DEFAULT), true)
 }
 
 #[unsafe(no_mangle)]
@@ -172,7 +192,8 @@ pub(crate) extern "C" fn cudaMemcpy2DToArray(
     height: usize,
     kind: c_int,
 ) -> c_int {
-    cudaMemcpy2DToArrayAsync(to, x, y, from, pitch, width, height, kind, DEFAULT)
+    let status = cudaMemcpy2DToArrayAsync(to, x, y, from, pitch, width, height, kind, DEFAULT);
+    waited(status, true)
 }
 
 #[unsafe(no_mangle)]
@@ -208,7 +229,8 @@ pub(crate) extern "C" fn cudaMemcpy2DFromArray(
     height: usize,
     kind: c_int,
 ) -> c_int {
-    cudaMemcpy2DFromArrayAsync(to, pitch, from, x, y, width, height, kind, DEFAULT)
+    let status = cudaMemcpy2DFromArrayAsync(to, pitch, from, x, y, width, height, kind, DEFAULT);
+    waited(status, true)
 }
 
 #[unsafe(no_mangle)]
@@ -243,7 +265,8 @@ pub(crate) extern "C" fn cudaMemcpyToArray(
     len: usize,
     kind: c_int,
 ) -> c_int {
-    cudaMemcpy2DToArrayAsync(to, x, y, from, len, len, 1, kind, DEFAULT)
+    let status = cudaMemcpy2DToArrayAsync(to, x, y, from, len, len, 1, kind, DEFAULT);
+    waited(status, true)
 }
 
 #[unsafe(no_mangle)]
@@ -255,7 +278,8 @@ pub(crate) extern "C" fn cudaMemcpyFromArray(
     len: usize,
     kind: c_int,
 ) -> c_int {
-    cudaMemcpy2DFromArrayAsync(to, len, from, x, y, len, 1, kind, DEFAULT)
+    let status = cudaMemcpy2DFromArrayAsync(to, len, from, x, y, len, 1, kind, DEFAULT);
+    waited(status, true)
 }
 
 #[unsafe(no_mangle)]
@@ -309,7 +333,12 @@ pub(crate) extern "C" fn cudaMemcpy2DArrayToArray(
 fn fill(stream: Stream, to: Place, value: c_int, size: [usize; 3]) -> c_int {
     submit(stream, |_| {
         let value = vec![value as u8];
-        Ok(Operation::Fill(Fill { to, value, size }))
+        Ok(Operation::Fill(Fill {
+            to,
+            value,
+            size,
+            is_signal: false,
+        }))
     })
 }
 
@@ -393,7 +422,8 @@ pub(crate) extern "C" fn cudaMemcpyToSymbol(
     offset: usize,
     kind: c_int,
 ) -> c_int {
-    cudaMemcpyToSymbolAsync(symbol, from, len, offset, kind, DEFAULT)
+    let status = cudaMemcpyToSymbolAsync(symbol, from, len, offset, kind, DEFAULT);
+    waited(status, true)
 }
 
 #[unsafe(no_mangle)]
@@ -419,7 +449,8 @@ pub(crate) extern "C" fn cudaMemcpyFromSymbol(
     offset: usize,
     kind: c_int,
 ) -> c_int {
-    cudaMemcpyFromSymbolAsync(to, symbol, len, offset, kind, DEFAULT)
+    let status = cudaMemcpyFromSymbolAsync(to, symbol, len, offset, kind, DEFAULT);
+    waited(status, true)
 }
 
 #[unsafe(no_mangle)]

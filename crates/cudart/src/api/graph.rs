@@ -184,6 +184,7 @@ fn fill(node: *const FillNode) -> Result<Operation, c_int> {
         to: Place::rows(node.to, node.pitch),
         value: node.value.to_le_bytes()[..element].to_vec(),
         size: [node.width * element, node.height.max(1), 1],
+        is_signal: false,
     }))
 }
 

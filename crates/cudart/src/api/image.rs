@@ -124,6 +124,7 @@ pub(crate) extern "C" fn cudaFreeArray(array: u64) -> c_int {
             return Ok(());
         }
         runtime.arrays.remove(&array).ok_or(INVALID_VALUE)?;
+        runtime.order.host_waits_for_all();
         runtime.free(array)
     })
 }

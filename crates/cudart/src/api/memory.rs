@@ -96,7 +96,11 @@ pub(crate) extern "C" fn cudaHostAlloc(to: *mut Pointer, len: usize, _: c_uint) 
 
 #[unsafe(no_mangle)]
 pub(crate) extern "C" fn cudaFree(at: Pointer) -> c_int {
-    call(|runtime| runtime.free(at as u64))
+    call(|runtime| {
+        // It waits for the device.
+        runtime.order.host_waits_for_all();
+        runtime.free(at as u64)
+    })
 }
 
 #[unsafe(no_mangle)]
@@ -131,6 +135,7 @@ pub(crate) extern "C" fn cudaHostRegister(host: Pointer, len: usize, _: c_uint) 
 pub(crate) extern "C" fn cudaHostUnregister(host: Pointer) -> c_int {
     call(|runtime| {
         let at = runtime.heap.of_host(host as u64).ok_or(INVALID_VALUE)?;
+        runtime.order.host_waits_for_all();
         runtime.heap.free(at);
         Ok(())
     })

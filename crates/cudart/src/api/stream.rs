@@ -5,7 +5,7 @@
 use crate::operation::{Host, Operation};
 use crate::perform::submit;
 use crate::raw;
-use crate::runtime::{Runtime, call, runtime};
+use crate::runtime::{MadeStream, Runtime, call, calls_host, runtime};
 use crate::status::{INVALID_HANDLE, INVALID_VALUE};
 use std::ffi::{c_int, c_uint, c_ulonglong, c_void};
 
@@ -48,9 +48,13 @@ pub(crate) extern "C" fn cudaStreamCreateWithPriority(
 ) -> c_int {
     call(|runtime| {
         let made = runtime.handle();
-        runtime
-            .streams
-            .insert(made, (flags, priority.clamp(MOST, 0)));
+        runtime.stream_count += 1;
+        let stream = MadeStream {
+            flags,
+            priority: priority.clamp(MOST, 0),
+            number: runtime.stream_count,
+        };
+        runtime.streams.insert(made, stream);
         raw::put(to, std::ptr::without_provenance_mut(made));
         Ok(())
     })
@@ -60,7 +64,10 @@ pub(crate) extern "C" fn cudaStreamCreateWithPriority(
 fn known(runtime: &Runtime, stream: Handle) -> Result<(u32, c_int), c_int> {
     match stream.addr() {
         0..=2 => Ok((0, 0)),
-        made => runtime.streams.get(&made).copied().ok_or(INVALID_HANDLE),
+        made => {
+            let one = runtime.streams.get(&made).ok_or(INVALID_HANDLE)?;
+            Ok((one.flags, one.priority))
+        }
     }
 }
 
@@ -148,7 +155,7 @@ pub(crate) extern "C" fn cudaStreamAddCallback(
     let status = runtime().last_error(false);
     if let Some(function) = function {
         // SAFETY: the program passes a function and what it takes; no lock of ours is held.
-        unsafe { function(stream, status, data) };
+        calls_host(|| unsafe { function(stream, status, data) });
     }
     status
 }

@@ -1,6 +1,7 @@
 //! Copies and fills.
 
 use super::context::with;
+use crate::api::{is_of_host, waited};
 use crate::operation::{ANY, Copy, DEVICE_TO_DEVICE, DEVICE_TO_HOST, Fill, HOST_TO_DEVICE};
 use crate::operation::{Operation, Place};
 use crate::perform::submit;
@@ -26,7 +27,8 @@ macro_rules! rows {
     ($($now:ident($kind:expr);)*) => {$(
         #[unsafe(no_mangle)]
         pub(crate) extern "C" fn $now(to: Pointer, from: Pointer, len: usize) -> c_int {
-            copy(to, from, len, $kind, DEFAULT)
+            let between_host = is_of_host(to) || is_of_host(from);
+            waited(copy(to, from, len, $kind, DEFAULT), between_host)
         }
     )*};
 }
@@ -188,12 +190,12 @@ fn flat(wish: *const Box2, stream: Stream) -> c_int {
 
 #[unsafe(no_mangle)]
 pub(crate) extern "C" fn cuMemcpy2D_v2(wish: *const Box2) -> c_int {
-    flat(wish, DEFAULT)
+    waited(flat(wish, DEFAULT), true)
 }
 
 #[unsafe(no_mangle)]
 pub(crate) extern "C" fn cuMemcpy2DUnaligned_v2(wish: *const Box2) -> c_int {
-    flat(wish, DEFAULT)
+    waited(flat(wish, DEFAULT), true)
 }
 
 #[unsafe(no_mangle)]
@@ -203,7 +205,7 @@ pub(crate) extern "C" fn cuMemcpy2DAsync_v2(wish: *const Box2, stream: Stream) -
 
 #[unsafe(no_mangle)]
 pub(crate) extern "C" fn cuMemcpy3D_v2(wish: *const Box3) -> c_int {
-    boxed(raw::get(wish), DEFAULT)
+    waited(boxed(raw::get(wish), DEFAULT), true)
 }
 
 #[unsafe(no_mangle)]
@@ -222,6 +224,7 @@ fn fill(to: Place, value: &[u8], width: usize, rows: usize, stream: Stream) -> c
                 to,
                 value: value.to_vec(),
                 size: [width * value.len(), rows, 1],
+                is_signal: false,
             }))
         })
     })

@@ -16,6 +16,7 @@ fn write(stream: Handle, at: Handle, value: &[u8]) -> c_int {
                 to: Place::row(at),
                 value: value.to_vec(),
                 size: [value.len(), 1, 1],
+                is_signal: true,
             }))
         })
     })

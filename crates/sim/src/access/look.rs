@@ -188,6 +188,7 @@ impl Look {
     ) {
         let write = self.does == Does::Writes;
         region.note(line.line, line.bytes, write);
+        region.tell(line.line, line.bytes, write, self.kind.scope().is_some());
         if write {
             region.mark_line(line.line, line.bytes);
         } else if self.checks.unwritten {

@@ -1,7 +1,7 @@
 //! The memory of a launch: the module's variables, the arguments' buffers, and what already
 //! has an address.
 
-use super::ModuleMemory;
+use super::{ModuleMemory, Touched};
 use crate::decode::names::Storage;
 use crate::decode::variables::{ModuleVariable, Variables};
 use crate::state::machine::Machine;
@@ -74,6 +74,10 @@ pub(super) fn allocate(machine: &mut Machine, bound: &mut Bound, still: bool) ->
                 None => Region::over(bytes, true),
                 Some(written) => Region::partly(bytes, &written.lines),
             };
+            let mut region = region;
+            if machine.options.touched {
+                region.tell_touched();
+            }
             machine.global.put(place.at, name, len, region);
         }
     }
@@ -119,6 +123,13 @@ fn name_of(name: &BufferRef) -> String {
     }
 }
 
+/// What a launch leaves.
+pub(super) struct ReadBack {
+    pub(super) outputs: Vec<(BufferRef, Buffer)>,
+    pub(super) placed: Vec<Placed>,
+    pub(super) touched: Vec<Touched>,
+}
+
 /// The buffers that are read back, and what has an address, as the kernel left them. Memory that
 /// kernels took and did not give back is among the latter.
 pub(super) fn read_back(
@@ -126,8 +137,8 @@ pub(super) fn read_back(
     bound: &Bound,
     addresses: &[u64],
     lengths: &[usize],
-) -> (Vec<(BufferRef, Buffer)>, Vec<Placed>) {
-    let (mut outputs, mut placed) = (Vec::new(), Vec::new());
+) -> ReadBack {
+    let (mut outputs, mut placed, mut touched) = (Vec::new(), Vec::new(), Vec::new());
     for one in machine.global.take_heap() {
         let given = bound.slots.iter().find(|slot| is_at(slot, one.base));
         // A thread may take memory often, and names tell the memory of a launch apart.
@@ -146,12 +157,20 @@ pub(super) fn read_back(
         }
         let region = machine.global.take(address).unwrap_or_default();
         if slot.place.is_some() {
+            let lines = region.touched();
+            if !lines.is_empty() {
+                touched.push(Touched { at: address, lines });
+            }
             placed.push(kept(slot.name.to_string(), address, region, len));
         } else if let Some(buffer) = Buffer::from_shared(slot.data.ty(), region.into_bytes(len)) {
             outputs.push((slot.name.clone(), buffer));
         }
     }
-    (outputs, placed)
+    ReadBack {
+        outputs,
+        placed,
+        touched,
+    }
 }
 
 /// Memory with an address, as it is after the launch.

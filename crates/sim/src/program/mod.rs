@@ -57,6 +57,18 @@ pub struct Report {
     /// The memory that had an address before the launch, as the kernel left it, and what the kernel
     /// took with `malloc` and did not give back.
     pub placed: Vec<Placed>,
+    /// What the kernel has touched of that memory, where [`Options::touched`] asks for it.
+    pub touched: Vec<Touched>,
+}
+
+/// The bytes of an allocation that a kernel has touched.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Touched {
+    /// The allocation's address.
+    pub at: u64,
+    /// Lines of 128 bytes by their number, with a bit for each byte: read and written by weak accesses,
+    /// read and written by strong ones.
+    pub lines: Vec<(u32, [u128; 4])>,
 }
 
 /// A variable of a module in global or constant memory.
@@ -481,7 +493,7 @@ fn report(entry: &str, mut machine: Machine, memory: &Memory, mut spans: Vec<Blo
     );
     trace.blocks = spans;
     trace.decisions = std::mem::take(&mut machine.decisions);
-    let (outputs, placed) = memory::read_back(
+    let left = memory::read_back(
         &mut machine,
         &memory.bound,
         &memory.addresses,
@@ -489,13 +501,14 @@ fn report(entry: &str, mut machine: Machine, memory: &Memory, mut spans: Vec<Blo
     );
     Report {
         outcome: Outcome {
-            outputs,
+            outputs: left.outputs,
             trace: Some(trace),
         },
         diagnostics: machine.findings.finish(),
         stats: machine.stats,
         printed: machine.printed,
-        placed,
+        placed: left.placed,
+        touched: left.touched,
     }
 }
 

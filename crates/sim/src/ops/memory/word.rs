@@ -265,6 +265,7 @@ impl RepeatedAccess<'_> {
             return None;
         }
         self.region.note(line, u128::MAX, write);
+        self.region.tell(line, u128::MAX, write, false);
         if write {
             self.region.mark_line(line, u128::MAX);
         }

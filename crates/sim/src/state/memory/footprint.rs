@@ -64,6 +64,18 @@ impl Footprint {
         touched
     }
 
+    /// Notes what another one has noted of the same lines.
+    pub(crate) fn add(&mut self, other: &Footprint) {
+        let lines = other.lines.iter().enumerate();
+        for (line, _) in lines.filter(|(_, state)| **state != 0) {
+            for (bytes, write) in other.of(line).into_iter().zip([false, true]) {
+                if bytes != 0 {
+                    self.note(line as u64, bytes, write);
+                }
+            }
+        }
+    }
+
     /// Whether all of a line was written.
     pub(crate) fn is_written(&self, line: usize) -> bool {
         self.of(line)[1] == u128::MAX
@@ -109,6 +121,10 @@ mod tests {
         assert_eq!(one.of(2), [0xf0, 0x0f]);
         assert_eq!(one.of(66), [0, u128::MAX]);
         assert_eq!(one.of(99), [0, 0]);
+        let mut both = Footprint::new(70);
+        both.note(2, 0x100, false);
+        both.add(&one);
+        assert_eq!((both.of(2), both.of(66)), ([0x1f0, 0x0f], [0, u128::MAX]));
         one.note(2, u128::MAX, true);
         assert!(one.is_written(2) && !one.is_written(3));
         assert_eq!(one.of(2), [0xf0, u128::MAX]);

@@ -30,6 +30,8 @@ pub(crate) struct Region {
     pub(crate) history: History,
     /// What was touched of a fork.
     touched: Footprint,
+    /// What was touched by weak and by strong accesses, where the caller wants to know.
+    told: Option<Box<[Footprint; 2]>>,
     /// What was moved between DRAM and L2, of global memory.
     pub(crate) traffic: Traffic,
 }
@@ -101,7 +103,39 @@ impl Region {
             written: self.written.clone(),
             history: self.history.fork(lines),
             touched: Footprint::new(lines),
+            told: self.told.as_ref().map(|_| Region::untouched(lines)),
             traffic: self.traffic.fork(),
+        }
+    }
+
+    fn untouched(lines: usize) -> Box<[Footprint; 2]> {
+        Box::new([Footprint::new(lines), Footprint::new(lines)])
+    }
+
+    /// From now on it is noted what is touched, for [`Region::touched`].
+    pub(crate) fn tell_touched(&mut self) {
+        self.told = Some(Region::untouched(self.lines()));
+    }
+
+    /// The lines that were touched, with the bytes: read and written by weak accesses, read and written
+    /// by strong ones.
+    pub(crate) fn touched(&self) -> Vec<(u32, [u128; 4])> {
+        let Some(told) = &self.told else {
+            return Vec::new();
+        };
+        let of = |line: usize| {
+            let ([a, b], [c, d]) = (told[0].of(line), told[1].of(line));
+            [a, b, c, d]
+        };
+        let lines = (0..told[0].len()).map(|line| (line as u32, of(line)));
+        lines.filter(|(_, bytes)| *bytes != [0; 4]).collect()
+    }
+
+    /// Notes an access that the caller wants to know of.
+    #[inline]
+    pub(crate) fn tell(&mut self, line: u64, bytes: u128, write: bool, strong: bool) {
+        if let Some(told) = &mut self.told {
+            told[usize::from(strong)].note(line, bytes, write);
         }
     }
 
@@ -150,6 +184,13 @@ impl Region {
 
     /// Takes over what forks have written, each of them other bytes.
     pub(crate) fn absorb(&mut self, forks: Vec<Region>) {
+        if let Some(told) = &mut self.told {
+            let theirs = forks.iter().filter_map(|fork| fork.told.as_deref());
+            for [weak, strong] in theirs {
+                told[0].add(weak);
+                told[1].add(strong);
+            }
+        }
         let mut forks = forks
             .into_iter()
             .filter(|fork| fork.present.contains(&true));
