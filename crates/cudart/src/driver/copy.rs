@@ -216,7 +216,7 @@ pub(crate) extern "C" fn cuMemcpy3DAsync_v2(wish: *const Box3, stream: Stream) -
 /// Fills rows with a value of some bytes.
 fn fill(to: Place, value: &[u8], width: usize, rows: usize, stream: Stream) -> c_int {
     with(|| {
-        if to.at % value.len() as u64 != 0 {
+        if !to.at.is_multiple_of(value.len() as u64) {
             return INVALID_VALUE;
         }
         submit(stream, |_| {
