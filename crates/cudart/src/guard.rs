@@ -5,10 +5,9 @@
 //! opens everything while it lasts, so that only the program itself meets closed memory.
 
 use crate::heap::Heap;
-use crate::order::Pending;
-use crate::runtime::{Runtime, try_runtime};
+use crate::order::{Order, Pending};
 use std::ffi::{c_int, c_void};
-use std::sync::Once;
+use std::sync::OnceLock;
 
 /// What is closed: addresses and lengths.
 #[derive(Default)]
@@ -35,51 +34,48 @@ impl Guard {
             protect(at, len, OPEN);
         }
     }
-}
 
-impl Runtime {
-    /// Closes what the device may still use.
-    pub(crate) fn close(&mut self) {
-        if self.guard.called > 0 {
+    /// Opens the allocation at an address; where it begins, if it was closed.
+    pub(crate) fn open_at(&mut self, address: u64) -> Option<u64> {
+        let inside = |&(at, len): &(u64, usize)| {
+            (at..at + len.next_multiple_of(PAGE) as u64).contains(&address)
+        };
+        let number = self.closed.iter().position(inside)?;
+        let (at, len) = self.closed.swap_remove(number);
+        protect(at, len, OPEN);
+        Some(at)
+    }
+
+    /// Closes what the device may still use; `asked` says what to do when the host touches it.
+    pub(crate) fn close(&mut self, order: &Order, heap: &mut Heap, asked: Asked) {
+        if self.called > 0 {
             return;
         }
-        for at in self.order.touched() {
-            let how = match self.order.pending(at) {
+        for at in order.touched() {
+            let how = match order.pending(at) {
                 Pending::Nothing => continue,
                 Pending::Reads => libc::PROT_READ,
                 Pending::Writes => libc::PROT_NONE,
             };
             if Heap::is_shared(at)
-                && let Some((start, len, Some(_))) = self.heap.place(at)
+                && let Some((start, len, Some(_))) = heap.place(at)
             {
-                watch();
+                watch(asked);
                 protect(start, len as usize, how);
-                self.guard.closed.push((start, len as usize));
+                self.closed.push((start, len as usize));
             }
         }
     }
-
-    /// The host touches an address that may be closed; whether it was.
-    fn host_touches(&mut self, address: u64, write: bool) -> bool {
-        let inside = |&(at, len): &(u64, usize)| {
-            (at..at + len.next_multiple_of(PAGE) as u64).contains(&address)
-        };
-        let Some(number) = self.guard.closed.iter().position(inside) else {
-            return false;
-        };
-        let (at, len) = self.guard.closed.swap_remove(number);
-        protect(at, len, OPEN);
-        if let Some(clash) = self.order.disturbed(at, address - at, write) {
-            self.tell_host(at, write, &clash);
-        }
-        true
-    }
 }
 
+/// Asked with an address, and whether it is written; whether it was closed here.
+type Asked = fn(u64, bool) -> bool;
+
+static ASKED: OnceLock<Asked> = OnceLock::new();
+
 /// Has this library asked when the host touches closed memory.
-fn watch() {
-    static ONCE: Once = Once::new();
-    ONCE.call_once(|| {
+fn watch(asked: Asked) {
+    ASKED.get_or_init(|| {
         let function: extern "C" fn(c_int, *mut libc::siginfo_t, *mut c_void) = fault;
         // SAFETY: a handler of three arguments, as the flag says, with the rest of the record empty.
         unsafe {
@@ -88,6 +84,7 @@ fn watch() {
             action.sa_flags = libc::SA_SIGINFO | libc::SA_NODEFER;
             libc::sigaction(libc::SIGSEGV, &raw const action, std::ptr::null_mut());
         }
+        asked
     });
 }
 
@@ -97,12 +94,7 @@ extern "C" fn fault(_: c_int, info: *mut libc::siginfo_t, context: *mut c_void) 
         let error = (*context.cast::<libc::ucontext_t>()).uc_mcontext.gregs[libc::REG_ERR as usize];
         ((*info).si_addr() as u64, error & 2 != 0)
     };
-    let ours = Heap::is_shared(address)
-        && match try_runtime() {
-            // Another thread makes a call, which opens everything: the access is tried again.
-            None => true,
-            Some(mut runtime) => runtime.host_touches(address, write),
-        };
+    let ours = Heap::is_shared(address) && ASKED.get().is_some_and(|asked| asked(address, write));
     if !ours {
         // SAFETY: the program's own mistake, which ends it as it would without this library.
         unsafe { libc::signal(libc::SIGSEGV, libc::SIG_DFL) };

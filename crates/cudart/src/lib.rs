@@ -9,6 +9,7 @@
 //! - `operation`: what a stream does; `perform` does it, at once or as a node of a `graph`.
 //!   `transfer` has copies and fills, `image` arrays and textures.
 //! - `order`: which operations no stream, event or wait orders; `guard`: memory that the host touches too early.
+//! - `objects`: what the driver's interface keeps.
 //! - `maps`: tensor maps that the program has encoded.
 //! - `repeat`: launches that repeat an earlier one, over the same memory.
 //! - `report`: the report to `heist cuda`.
@@ -29,6 +30,7 @@ mod heap;
 mod image;
 mod loaded;
 mod maps;
+mod objects;
 mod operation;
 mod order;
 mod perform;

@@ -1,11 +1,11 @@
 //! The state of a program's GPU: modules, kernels, variables, memory and errors.
 
-use crate::driver::{Contexts, Link, Physical};
 use crate::graph::Graphs;
 use crate::guard::Guard;
 use crate::heap::Heap;
 use crate::image::Array;
 use crate::maps::Maps;
+use crate::objects::{Contexts, Link, Physical, used_by_runtime};
 use crate::operation::Wish;
 use crate::order::{Clash, Extent, Order, Step};
 use crate::raw;
@@ -121,7 +121,7 @@ pub(crate) fn runtime() -> MutexGuard<'static, Runtime> {
 }
 
 /// The same, unless another thread has it.
-pub(crate) fn try_runtime() -> Option<MutexGuard<'static, Runtime>> {
+fn try_runtime() -> Option<MutexGuard<'static, Runtime>> {
     match RUNTIME.try_lock() {
         Ok(runtime) => Some(runtime),
         Err(TryLockError::Poisoned(poisoned)) => Some(poisoned.into_inner()),
@@ -145,7 +145,7 @@ pub(crate) fn calls_host(function: impl FnOnce()) {
 /// Does a call of the program, and remembers its error.
 pub(crate) fn call(act: impl FnOnce(&mut Runtime) -> Result<(), c_int>) -> c_int {
     if !OF_DRIVER.get() {
-        crate::driver::used_by_runtime();
+        used_by_runtime();
     }
     let status = call_driver(act);
     if status != 0 {
@@ -161,6 +161,23 @@ pub(crate) fn quietly(act: impl FnOnce() -> c_int) -> c_int {
     LAST.set(before.0);
     OF_DRIVER.set(before.1);
     status
+}
+
+/// Asked when the host touches an address that it may not; whether it was closed by the guard.
+fn fault(address: u64, write: bool) -> bool {
+    match try_runtime() {
+        // Another thread makes a call, which opens everything: the access is tried again.
+        None => true,
+        Some(mut runtime) => runtime.host_touches(address, write),
+    }
+}
+
+/// The host has waited for a stream, outside of a call.
+pub(crate) fn host_has_waited(stream: usize) {
+    let mut runtime = runtime();
+    runtime.guard.open();
+    runtime.host_waits(stream);
+    runtime.close();
 }
 
 /// Ends the report when the program ends.
@@ -264,6 +281,22 @@ impl Runtime {
         // Two events never have the same time: programs divide by the difference.
         self.now_ns += 1.0;
         self.events.insert(event, self.now_ns);
+    }
+
+    /// Closes to the host what the device may still use.
+    fn close(&mut self) {
+        self.guard.close(&self.order, &mut self.heap, fault);
+    }
+
+    /// The host touches an address that may be closed; whether it was.
+    fn host_touches(&mut self, address: u64, write: bool) -> bool {
+        let Some(at) = self.guard.open_at(address) else {
+            return false;
+        };
+        if let Some(clash) = self.order.disturbed(at, address - at, write) {
+            self.tell_host(at, write, &clash);
+        }
+        true
     }
 
     /// Whether it is noted what operations touch: a program with one stream and device memory orders everything.

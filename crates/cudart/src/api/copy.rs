@@ -3,7 +3,7 @@
 use crate::operation::{ANY, Copy, DEVICE_TO_DEVICE, Fill, Operation, Place};
 use crate::perform::submit;
 use crate::raw;
-use crate::runtime::{Runtime, call, runtime};
+use crate::runtime::{Runtime, call, host_has_waited, runtime};
 use crate::status::INVALID_VALUE;
 use std::ffi::{c_int, c_void};
 
@@ -17,10 +17,7 @@ const DEFAULT: Stream = std::ptr::null_mut();
 /// only begun.
 pub(crate) fn waited(status: c_int, between_host: bool) -> c_int {
     if status == 0 && between_host {
-        let mut runtime = runtime();
-        runtime.guard.open();
-        runtime.host_waits(DEFAULT.addr());
-        runtime.close();
+        host_has_waited(DEFAULT.addr());
     }
     status
 }

@@ -1,56 +1,12 @@
-//! Contexts. There is one device with one heap, so a context is a handle; each thread has a stack of them.
+//! Contexts.
 
+use crate::objects::{PRIMARY, current, initialise, usable, with_stack};
 use crate::raw;
 use crate::runtime::{Runtime, call_driver, quietly};
-use crate::status::{INVALID_CONTEXT, INVALID_DEVICE, INVALID_VALUE, NOT_INITIALISED};
-use std::cell::RefCell;
-use std::collections::HashSet;
+use crate::status::{INVALID_CONTEXT, INVALID_DEVICE, INVALID_VALUE};
 use std::ffi::{c_int, c_uint, c_void};
-use std::sync::atomic::{AtomicBool, Ordering};
 
 type Handle = *mut c_void;
-
-/// The context that the runtime works in.
-const PRIMARY: usize = 0x90;
-
-/// Those that the program has made.
-#[derive(Default)]
-pub(crate) struct Contexts {
-    made: HashSet<usize>,
-    /// How often the primary one is retained.
-    retained: usize,
-}
-
-static INITIALISED: AtomicBool = AtomicBool::new(false);
-
-thread_local! {
-    static STACK: RefCell<Vec<usize>> = const { RefCell::new(Vec::new()) };
-}
-
-/// The runtime works on this thread, with the primary context unless there is another.
-pub(crate) fn used_by_runtime() {
-    INITIALISED.store(true, Ordering::Relaxed);
-    STACK.with_borrow_mut(|stack| {
-        if stack.is_empty() {
-            stack.push(PRIMARY);
-        }
-    });
-}
-
-fn current() -> usize {
-    STACK.with_borrow(|stack| stack.last().copied().unwrap_or(0))
-}
-
-/// Whether the driver may be used: after `cuInit`, and with a context.
-fn usable(needs_context: bool) -> Result<(), c_int> {
-    if !INITIALISED.load(Ordering::Relaxed) {
-        return Err(NOT_INITIALISED);
-    }
-    match needs_context && current() == 0 {
-        true => Err(INVALID_CONTEXT),
-        false => Ok(()),
-    }
-}
 
 /// Does what the runtime does under another name; its errors are not the runtime's last ones.
 pub(crate) fn with(act: impl FnOnce() -> c_int) -> c_int {
@@ -81,7 +37,7 @@ pub(crate) extern "C" fn cuInit(flags: c_uint) -> c_int {
     if flags != 0 {
         return INVALID_VALUE;
     }
-    INITIALISED.store(true, Ordering::Relaxed);
+    initialise();
     crate::runtime::at_end();
     0
 }
@@ -93,7 +49,7 @@ fn create(to: *mut usize, device: c_int) -> c_int {
         }
         let made = runtime.handle();
         runtime.contexts.made.insert(made);
-        STACK.with_borrow_mut(|stack| stack.push(made));
+        with_stack(|stack| stack.push(made));
         raw::put(to, made);
         Ok(())
     })
@@ -137,7 +93,7 @@ pub(crate) extern "C" fn cuCtxDestroy_v2(context: usize) -> c_int {
         if !runtime.contexts.made.remove(&context) {
             return Err(INVALID_CONTEXT);
         }
-        STACK.with_borrow_mut(|stack| stack.pop_if(|top| *top == context));
+        with_stack(|stack| stack.pop_if(|top| *top == context));
         Ok(())
     })
 }
@@ -146,7 +102,7 @@ pub(crate) extern "C" fn cuCtxDestroy_v2(context: usize) -> c_int {
 pub(crate) extern "C" fn cuCtxPushCurrent_v2(context: usize) -> c_int {
     without(|runtime| {
         known(runtime, context)?;
-        STACK.with_borrow_mut(|stack| stack.push(context));
+        with_stack(|stack| stack.push(context));
         Ok(())
     })
 }
@@ -154,7 +110,7 @@ pub(crate) extern "C" fn cuCtxPushCurrent_v2(context: usize) -> c_int {
 #[unsafe(no_mangle)]
 pub(crate) extern "C" fn cuCtxPopCurrent_v2(to: *mut usize) -> c_int {
     without(|_| {
-        let top = STACK.with_borrow_mut(Vec::pop).ok_or(INVALID_CONTEXT)?;
+        let top = with_stack(Vec::pop).ok_or(INVALID_CONTEXT)?;
         raw::put(to, top);
         Ok(())
     })
@@ -167,7 +123,7 @@ pub(crate) extern "C" fn cuCtxSetCurrent(context: usize) -> c_int {
         if context != 0 {
             known(runtime, context)?;
         }
-        STACK.with_borrow_mut(|stack| {
+        with_stack(|stack| {
             stack.pop();
             if context != 0 {
                 stack.push(context);

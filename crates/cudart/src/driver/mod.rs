@@ -32,10 +32,7 @@ mod stream;
 mod tensor_map;
 mod virtual_memory;
 
-pub(crate) use context::{Contexts, used_by_runtime};
-pub(crate) use module::Link;
 pub(crate) use proc_address::find;
-pub(crate) use virtual_memory::Physical;
 
 use array::*;
 use context::*;

@@ -1,6 +1,7 @@
 //! Modules and libraries: device code that the program loads while it runs.
 
 use super::context::within;
+use crate::objects::Link;
 use crate::raw;
 use crate::runtime::Runtime;
 use crate::status::{
@@ -287,12 +288,6 @@ pub(crate) extern "C" fn cuKernelGetFunction(to: *mut usize, kernel: usize) -> c
         raw::put(to, kernel);
         Ok(())
     })
-}
-
-/// Device code that is being linked: PTX of one input is passed on as it is.
-#[derive(Default)]
-pub(crate) struct Link {
-    text: Option<CString>,
 }
 
 #[unsafe(no_mangle)]

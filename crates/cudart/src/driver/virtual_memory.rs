@@ -2,18 +2,13 @@
 
 use super::context::within;
 use crate::api::fits;
+use crate::objects::Physical;
 use crate::raw;
 use crate::status::{INVALID_VALUE, NOT_SUPPORTED};
 use std::ffi::{c_int, c_ulonglong, c_void};
 
 /// Memory is mapped in pieces of so many bytes.
 const GRANULE: usize = 2 << 20;
-
-/// Memory that was created: its bytes, and where it is mapped.
-pub(crate) struct Physical {
-    bytes: usize,
-    mapped: Option<u64>,
-}
 
 #[unsafe(no_mangle)]
 pub(crate) extern "C" fn cuMemGetAllocationGranularity(
