@@ -317,7 +317,7 @@ impl Reader {
         let Action::Run(run) = &case.action else {
             return;
         };
-        let bound = match run.arguments.bind() {
+        let bound = match run.arguments.bind_any_map() {
             Ok(bound) => bound,
             Err(error) => return self.error(format!("case `{}`: {error}", case.name)),
         };

@@ -220,6 +220,22 @@ impl Arguments {
     /// The table holds the buffers of the parameters first, in order, then the
     /// named ones, then those with an address, each in order.
     pub fn bind(&self) -> Result<Bound, BindError> {
+        let bound = self.bind_any_map()?;
+        for (arg, param) in bound.params.iter().enumerate() {
+            if let Param::TensorMap { slot, map } = param {
+                map.validate_within(bound.slots[*slot].data.bytes().len() as u64)
+                    .map_err(|error| BindError::TensorMap {
+                        arg,
+                        buffer: map.buffer.to_string(),
+                        error,
+                    })?;
+            }
+        }
+        Ok(bound)
+    }
+
+    /// The same for kernels that replace a map's address before they use it: the tensor need not lie in its buffer.
+    pub fn bind_any_map(&self) -> Result<Bound, BindError> {
         let mut slots = Vec::new();
         for (index, arg) in self.params.iter().enumerate() {
             if let Arg::Buffer { role, data } = arg {
@@ -298,8 +314,6 @@ impl Arguments {
                         error,
                     };
                     map.validate().map_err(wrong)?;
-                    map.validate_within(slots[slot].data.bytes().len() as u64)
-                        .map_err(wrong)?;
                     Param::TensorMap {
                         slot,
                         map: map.clone(),

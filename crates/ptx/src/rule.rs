@@ -152,7 +152,7 @@ rules! {
     PROXY_FENCE_BEFORE_ASYNC_READ = "A005" Error "generic writes read by the async proxy without `fence.proxy.async`";
     PROXY_FENCE_BEFORE_ASYNC_WRITE = "A006" Error "generic accesses overwritten by the async proxy without `fence.proxy.async`";
     BULK_EARLY = "A007" Error "data of a bulk copy used before its mbarrier's phase completed";
-    BULK_SOURCE_OVERWRITTEN = "A008" Error "the source of a bulk copy overwritten before it was read";
+    BULK_SOURCE_OVERWRITTEN = "A008" Error "the source of an asynchronous copy overwritten before it was read";
     BULK_UNCOMMITTED = "A009" Error "a bulk store that no group covers or nobody waits for";
     MBARRIER_UNINITIALISED = "A010" Error "an mbarrier used before its init";
     MBARRIER_REINIT = "A011" Error "an mbarrier initialised again while in use";

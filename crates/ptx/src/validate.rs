@@ -33,12 +33,12 @@ use crate::analysis::{Scopes, Twice};
 use crate::arch::{Arch, Feature, NEWEST_PTX, OldTarget};
 use crate::diagnostic::{Code, Diagnostic};
 use crate::module::{
-    AddressSize, Function, Initializer, Item, Linkage, Module, Name, Registers, Statement,
-    Variable, Version,
+    AddressSize, Function, FunctionKind, Initializer, Item, Linkage, Module, Name, Registers,
+    Statement, Variable, Version,
 };
 use crate::rule;
 use crate::span::{Source, Span};
-use crate::types::Space;
+use crate::types::{ScalarType, Space};
 use entity::Entity;
 use names::symbols;
 
@@ -247,14 +247,16 @@ impl<'m> Validator<'m> {
         }
     }
 
-    /// What a variable is declared with.
-    fn declared_with(&mut self, variable: &'m Variable) {
+    /// What a variable is declared with. Only what another file defines, or a caller gives, may leave its length open.
+    fn declared_with(&mut self, variable: &'m Variable, open: bool) {
         let pointed = variable.pointer.and_then(|pointer| pointer.align);
-        let data = matches!(
-            variable.space,
-            Space::Global | Space::Shared | Space::Const | Space::Local
-        );
-        if data && variable.linkage != Linkage::Extern && variable.dims.contains(&Some(0)) {
+        let listed = matches!(variable.init, Some(Initializer::List(_)));
+        let lacks = |(at, dim): (usize, &Option<u64>)| match dim {
+            Some(elements) => *elements == 0,
+            None => at > 0 || !listed,
+        };
+        let register = matches!(variable.space, Space::Reg);
+        if !open && !register && variable.dims.iter().enumerate().any(lacks) {
             self.report(
                 Diagnostic::error(
                     rule::BAD_DIRECTIVE,
@@ -264,9 +266,20 @@ impl<'m> Validator<'m> {
                 .help("an array has at least one; dynamic shared memory is `.extern .shared .b8 name[]`"),
             );
         }
+        if variable.ty == ScalarType::Pred && !register {
+            self.report(
+                Diagnostic::error(
+                    rule::BAD_DIRECTIVE,
+                    variable.span,
+                    format!("`{}` is a predicate in memory", variable.name),
+                )
+                .help("predicates are registers; keep 0 or 1 in a `.u8`"),
+            );
+        }
         if let Some(init) = &variable.init {
             self.initializer(init, variable);
-            if let Err(wrong) = initial::fits(init, variable) {
+            let fits = initial::is_allowed(variable).and_then(|()| initial::fits(init, variable));
+            if let Err(wrong) = fits {
                 let wrong = Diagnostic::error(
                     rule::BAD_DIRECTIVE,
                     variable.span,
@@ -290,7 +303,7 @@ impl<'m> Validator<'m> {
     }
 
     fn global(&mut self, variable: &'m Variable) {
-        self.declared_with(variable);
+        self.declared_with(variable, variable.linkage == Linkage::Extern);
         let entity = Entity::Variable(variable);
         match self.scopes.here(&variable.name) {
             // A variable may be announced any number of times, before or after it is defined.
@@ -322,7 +335,20 @@ impl<'m> Validator<'m> {
                 let mut names = Vec::new();
                 symbols(constant, &mut names);
                 for name in names {
-                    if name != variable.name && self.find(&name).is_none() {
+                    let found = self.find(&name);
+                    if let Some(Entity::Variable(other)) = found
+                        && !matches!(other.space, Space::Global | Space::Const)
+                    {
+                        self.report(
+                            Diagnostic::error(
+                                rule::BAD_DIRECTIVE,
+                                variable.span,
+                                format!("the initial value of `{}` is the address of `{name}`, which each block or thread has for itself", variable.name),
+                            )
+                            .help("an address is known before the launch of `.global` and `.const` variables and of functions alone"),
+                        );
+                    }
+                    if name != variable.name && found.is_none() {
                         self.report(
                             Diagnostic::error(
                                 rule::UNDECLARED_VARIABLE,
@@ -416,8 +442,15 @@ impl<'m> Validator<'m> {
             return;
         };
         self.enter(body);
-        for param in function.returns.iter().chain(&function.params) {
-            self.declared_with(param);
+        let open = function.kind != FunctionKind::Entry;
+        let params = function.params.iter().map(|param| (param, open));
+        for (param, open) in function
+            .returns
+            .iter()
+            .map(|one| (one, false))
+            .chain(params)
+        {
+            self.declared_with(param, open);
             let entity = match param.space {
                 Space::Reg => Entity::Register {
                     ty: param.ty,
@@ -440,7 +473,7 @@ impl<'m> Validator<'m> {
                 Statement::Instruction(instruction) => self.instruction(instruction),
                 Statement::Registers(registers) => self.registers(registers),
                 Statement::Variable(variable) => {
-                    self.declared_with(variable);
+                    self.declared_with(variable, variable.linkage == Linkage::Extern);
                     self.declare(
                         &variable.name,
                         Entity::Variable(variable),

@@ -131,6 +131,8 @@ pub(crate) struct Uses {
 pub(crate) enum How {
     /// Of all of it.
     Computes,
+    /// Of those bytes of it that the instruction itself tells, when it is run with others.
+    Derives,
     /// Of all of it, in all lanes.
     Mixes,
     /// A part of each register.
@@ -145,6 +147,8 @@ pub(crate) enum How {
     Loads(u32),
     /// There are none: so many bytes of each register go to memory. Other registers that are read are an address.
     Stores(u32, Vec<Option<u32>>),
+    /// There are none: memory is copied to memory. What is read are addresses.
+    Copies,
     /// Something else happens as well.
     Acts,
 }
@@ -247,6 +251,8 @@ pub(crate) struct Code {
     pub(crate) touched: Vec<Touched>,
     /// What the instructions of the kernel's own body do with values.
     pub(crate) uses: Vec<Uses>,
+    /// Bytes of the registers of the kernel's own body, by their first rows.
+    pub(crate) widths: Vec<u8>,
 }
 
 /// What the kernel declares about itself, and what it was found to use.

@@ -57,7 +57,8 @@ pub(crate) fn report_race(
     let geography = cx.machine.geography;
     let same_block = geography.block(conflict.agent) == geography.block(own);
     let strong = |kind: AccessKind| kind.scope().is_some();
-    if conflict.their_kind.by_proxy() && !conflict.their_write {
+    let copied = conflict.their_kind == AccessKind::Copy;
+    if (copied || conflict.their_kind.by_proxy()) && !conflict.their_write {
         report_source(cx, home, offset, conflict);
         return;
     }
@@ -140,6 +141,11 @@ fn report_source(cx: &mut Cx<'_>, home: Home, offset: u64, conflict: Conflict) {
             rule::WGMMA_SOURCE_OVERWRITTEN,
             "a tensor-core product",
             "wait for the product (`wgmma.wait_group`, or the mbarrier of `tcgen05.commit`), and let the writing thread know, before its operands are overwritten",
+        ),
+        AccessKind::Copy => (
+            rule::BULK_SOURCE_OVERWRITTEN,
+            "a cp.async",
+            "the thread that copies waits (`cp.async.wait_group`, or the mbarrier), and lets the writing thread know",
         ),
         _ => (
             rule::BULK_SOURCE_OVERWRITTEN,

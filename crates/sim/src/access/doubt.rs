@@ -1,23 +1,27 @@
-//! Values that are not defined: of a register that nothing has set ([`crate::watch::unset`]), of shared or tensor memory
+//! Values that are not defined: of a register that nothing has set ([`crate::watch::unset`]), of memory
 //! that nothing has written, of a lane that takes no part in a shuffle, and quotients by zero.
 //!
 //! Programs load more than they need and drop it: the warp that scans the sums of all warps loads those of
 //! warps that are not there, a merge loads the element behind its list, a pipelined loop that makes no turn has
 //! loaded its first tile, a reduction over a part of a warp shuffles all of it. So an undefined value is
-//! reported once it has an effect: in a branch, an address, or memory that others see. Until then it is followed,
-//! lane by lane, through registers, predicates, shuffles and shared memory, where a store of it leaves cells
-//! unwritten. While a warp has no such value, which is nearly always, nothing is done, and while it has one, only
-//! instructions that may touch it are looked at.
+//! reported once it has an effect: in a branch, an address, or a store to global memory that has nothing else in it.
+//! Until then it is followed, lane by lane and byte by byte, through registers, predicates, shuffles and memory, where
+//! a store leaves such bytes unwritten: structs are copied in whole words, with the padding between their members.
+//! Which bytes of a result come of which bytes of its operands the instruction tells itself: it is run with
+//! several values for those that are not defined. While a warp has no such value, which is nearly always, nothing is
+//! done, and while it has one, only instructions that may touch it are looked at.
 
 use super::conflict::place;
 use super::context::Cx;
 use super::group::{Group, Home};
 use super::tensor_memory::unwritten_column;
-use crate::code::{Gate, Guard, How, PredSrc, Uses};
-use crate::lanes::{ALL, Mask, each};
-use crate::state::follow::{Doubt, Lacks, Origin};
+use crate::code::{Gate, Guard, How, PredSrc, Selects, Uses};
+use crate::engine::executable::Instr;
+use crate::lanes::{ALL, Mask, Row, each};
+use crate::state::follow::{Bytes, Doubt, Lacks, Memory, Origin};
 use crate::state::tensor_memory::What;
 use heist_ptx::rule;
+use rustc_hash::FxHashMap;
 
 /// Follows a register that is not defined in some lanes, for want of what it was loaded from, or else because nothing
 /// has set it.
@@ -26,16 +30,33 @@ pub(crate) fn begin(cx: &mut Cx<'_>, row: u32, lanes: Mask, lacks: Option<Lacks>
     let pc = cx.pc();
     let origin = lacks.map(|lacks| Origin { pc, lacks });
     let doubts = cx.warp.doubts.get_or_insert_default();
-    doubts.row(row).add(lanes, origin);
+    doubts.add_row(row, lanes, origin);
 }
 
-/// Follows the registers that a load of unwritten shared memory leaves undefined; false if they can't be followed.
+/// Memory that values are followed through; none of constants and parameters, which the host writes.
+pub(crate) fn memory(home: Home) -> Option<Memory> {
+    match home {
+        Home::Global(at) => Some(Memory::Global(at)),
+        Home::Shared(rank) => Some(Memory::Shared(rank)),
+        Home::Local => Some(Memory::Local),
+        Home::Const | Home::Param => None,
+    }
+}
+
+/// Follows the registers that a load of unwritten memory leaves undefined; false if they can't be followed.
 #[cold]
-pub(super) fn loaded(cx: &mut Cx<'_>, group: &Group) -> bool {
+pub(crate) fn loaded(cx: &mut Cx<'_>, group: &Group) -> bool {
     let pc = cx.pc();
-    let (Home::Shared(rank), Some(uses)) = (group.home, uses(cx)) else {
+    let Some(memory) = memory(group.home) else {
         return false;
     };
+    let Some(uses) = uses(cx) else {
+        // What can't be followed may be padding, if not all of it is unwritten.
+        return each(group.mask).all(|lane| !is_all_unwritten(cx, memory, lane, group));
+    };
+    if matches!(uses.how, How::Copies) {
+        return each(group.mask).all(|lane| !is_all_unwritten(cx, memory, lane, group));
+    }
     let Uses {
         writes,
         how: How::Loads(element),
@@ -44,29 +65,64 @@ pub(super) fn loaded(cx: &mut Cx<'_>, group: &Group) -> bool {
     else {
         return false;
     };
-    let element = u64::from(*element);
     let mut began = false;
     for (at, &row) in writes.iter().enumerate() {
-        let (mut lanes, mut first) = (0, None);
+        let (mut bytes, mut first) = ([0; 16], None);
         for lane in each(group.mask) {
-            let offset = group.offsets[lane] + element * at as u64;
-            let shared = &cx.blocks[rank as usize].shared;
-            if let Some(missing) = shared.first_unwritten(offset, element as usize) {
-                lanes |= 1 << lane;
-                first = first.or(Some(missing));
+            let offset = group.offsets[lane] + u64::from(*element) * at as u64;
+            let missing = unwritten(cx, memory, lane, offset, *element);
+            first = first.or((missing != 0).then(|| offset + u64::from(missing.trailing_zeros())));
+            for (at, byte) in bytes.iter_mut().enumerate() {
+                // A sign is that of the last one.
+                let at = at.min(*element as usize - 1);
+                *byte |= u32::from(missing >> at & 1) << lane;
             }
         }
         let Some(offset) = first else { continue };
-        let known = cx.blocks[rank as usize].undefined.get(&(offset / 4));
-        let origin = known.copied().unwrap_or(Origin {
+        let known = origins(cx, memory).and_then(|origins| origins.get(&(offset / 4)).copied());
+        let origin = known.unwrap_or(Origin {
             pc,
-            lacks: Lacks::Shared { rank, offset },
+            lacks: Lacks::Byte(memory, offset),
         });
         let doubts = cx.warp.doubts.get_or_insert_default();
-        doubts.row(row).add(lanes, Some(origin));
+        doubts.set_bytes(row, group.mask, bytes, Some(origin));
         began = true;
     }
     began
+}
+
+/// Which bytes of a lane's memory nothing has written, a bit each.
+fn unwritten(cx: &mut Cx<'_>, memory: Memory, lane: usize, offset: u64, len: u32) -> u16 {
+    let len = len as usize;
+    match memory {
+        Memory::Local => cx.warp.local.unwritten_of(lane, offset, len),
+        Memory::Shared(rank) => cx.blocks[rank as usize].shared.unwritten_of(offset, len),
+        Memory::Global(at) => {
+            let one = cx.machine.global.get(at);
+            one.map_or(0, |one| one.region.unwritten_of(offset, len))
+        }
+    }
+}
+
+/// Whether nothing has written any byte that a lane loads.
+fn is_all_unwritten(cx: &mut Cx<'_>, memory: Memory, lane: usize, group: &Group) -> bool {
+    let (start, end) = (
+        group.offsets[lane],
+        group.offsets[lane] + u64::from(group.size),
+    );
+    (start..end).all(|offset| unwritten(cx, memory, lane, offset, 1) != 0)
+}
+
+/// Where bytes came from that were stored without being defined, by words.
+fn origins<'a>(cx: &'a mut Cx<'_>, memory: Memory) -> Option<&'a mut FxHashMap<u64, Origin>> {
+    match memory {
+        Memory::Local => Some(&mut cx.warp.local.undefined),
+        Memory::Shared(rank) => Some(&mut cx.blocks[rank as usize].shared.undefined),
+        Memory::Global(at) => {
+            let one = cx.machine.global.get_mut(at);
+            one.map(|one| &mut one.region.undefined)
+        }
+    }
 }
 
 /// Follows the result of a shuffle: another lane's value, which is not defined where that lane takes no part.
@@ -82,16 +138,21 @@ pub(crate) fn shuffled(
     };
     let (mask, pc) = (cx.mask, cx.pc());
     let passed = value.map_or_else(Doubt::default, |row| of_row(cx, row, ALL));
-    let lanes = each(mask & !inactive)
-        .filter(|&lane| passed.lanes >> (source(lane) & 31) & 1 != 0)
-        .fold(0, |lanes, lane| lanes | 1 << lane);
+    let mut bytes = value.map_or([0; 16], |row| bytes_of(cx, row, ALL));
+    for byte in &mut bytes {
+        let here = *byte;
+        *byte = each(mask & !inactive)
+            .filter(|&lane| here >> (source(lane) & 31) & 1 != 0)
+            .fold(inactive, |lanes, lane| lanes | 1 << lane);
+    }
     let lacks = Lacks::Lane;
-    let mut made = Doubt::default();
-    made.add(inactive, Some(Origin { pc, lacks }));
-    made.add(lanes, passed.origin);
+    let origin = match inactive {
+        0 => passed.origin,
+        _ => Some(Origin { pc, lacks }),
+    };
     let doubts = cx.warp.doubts.get_or_insert_default();
     for &row in &uses.writes {
-        doubts.row(row).set(mask, made);
+        doubts.set_bytes(row, mask, bytes, origin);
     }
     for pred in &uses.decides {
         doubts.pred(pred.0).set(mask, Doubt::default());
@@ -118,7 +179,7 @@ pub(crate) fn quotient(cx: &mut Cx<'_>, lanes: Mask) {
     };
     let doubts = cx.warp.doubts.get_or_insert_default();
     for &row in &uses.writes {
-        doubts.row(row).add(lanes, Some(origin));
+        doubts.add_row(row, lanes, Some(origin));
     }
 }
 
@@ -138,11 +199,11 @@ pub(crate) fn guard(cx: &mut Cx<'_>, guard: Option<Guard>) {
     }
     if matches!(
         uses.how,
-        How::Computes | How::Packs | How::Selects(_) | How::Gates(_)
+        How::Computes | How::Derives | How::Packs | How::Selects(_) | How::Gates(_)
     ) {
         let doubts = cx.warp.doubts.get_or_insert_default();
         for &row in &uses.writes {
-            doubts.row(row).add(doubt.lanes, doubt.origin);
+            doubts.add_row(row, doubt.lanes, doubt.origin);
         }
         for pred in &uses.decides {
             doubts.pred(pred.0).add(doubt.lanes, doubt.origin);
@@ -157,26 +218,118 @@ pub(crate) fn guard(cx: &mut Cx<'_>, guard: Option<Guard>) {
 
 /// Before an instruction runs: reports the effect of what it reads, and notes what becomes of its results.
 #[cold]
-pub(crate) fn before(cx: &mut Cx<'_>) {
+pub(crate) fn before(cx: &mut Cx<'_>, instr: &dyn Instr) {
     let Some(uses) = uses(cx) else {
         return;
     };
     let mask = cx.mask;
     let made = made(cx, uses, mask);
     act(cx, uses, mask);
+    let bytes = match &uses.how {
+        How::Derives | How::Packs if made.lanes != 0 => {
+            let derived = derive(cx, instr, uses, mask);
+            let within = |bytes: Bytes| bytes.map(|byte| byte & made.lanes);
+            derived.into_iter().map(within).collect()
+        }
+        How::Selects(select) if made.lanes != 0 => vec![selected(cx, select, mask)],
+        // The result of a shuffle is known behind it: it may read that register in other lanes.
+        How::Shuffles(_) => return,
+        _ => Vec::new(),
+    };
     let Some(doubts) = &mut cx.warp.doubts else {
         return;
     };
-    // The result of a shuffle is known behind it: it may read that register in other lanes.
-    if matches!(uses.how, How::Shuffles(_)) {
-        return;
-    }
-    for &row in &uses.writes {
-        doubts.row(row).set(mask, made);
+    for (at, &row) in uses.writes.iter().enumerate() {
+        let bytes = bytes.get(at).copied().unwrap_or([made.lanes; 16]);
+        doubts.set_bytes(row, mask, bytes, made.origin);
     }
     for pred in &uses.decides {
         doubts.pred(pred.0).set(mask, made);
     }
+}
+
+/// Which bytes of each result come of bytes that are not defined: the instruction is run with several values for these.
+fn derive(cx: &mut Cx<'_>, instr: &dyn Instr, uses: &Uses, mask: Mask) -> Vec<Bytes> {
+    let mut instr = instr;
+    while let Some(inner) = instr.inner() {
+        instr = inner;
+    }
+    let width = |row: u32| usize::from(cx.code.widths.get(row as usize).copied().unwrap_or(4));
+    let base = cx.fragment.base;
+    let rows = |row: u32| {
+        let first = (row + base) as usize;
+        first..first + width(row).div_ceil(4)
+    };
+    let undefined: Vec<(u32, Bytes)> = uses
+        .reads
+        .iter()
+        .map(|&row| (row, bytes_of(cx, row, mask)))
+        .collect();
+    let touched = uses.reads.iter().chain(&uses.writes);
+    let kept: Vec<_> = touched
+        .map(|&row| (rows(row), cx.warp.regs[rows(row)].to_vec()))
+        .collect();
+    let (carry, doubts) = (cx.warp.carry, cx.warp.doubts.take());
+    let mut results: Vec<Vec<Row>> = Vec::new();
+    let mut derived = vec![[0; 16]; uses.writes.len()];
+    for trial in 0..4 {
+        for (at, (row, bytes)) in undefined.iter().enumerate() {
+            let size = 4 * rows(*row).len();
+            let values: &mut [u8] = bytemuck::cast_slice_mut(&mut cx.warp.regs[rows(*row)]);
+            for (byte, lanes) in bytes.iter().enumerate().take(width(*row)) {
+                for lane in each(*lanes) {
+                    values[lane * size + byte] = other_value(trial, at, byte);
+                }
+            }
+        }
+        instr.step(cx);
+        for (at, &row) in uses.writes.iter().enumerate() {
+            let result = &cx.warp.regs[rows(row)];
+            let Some(before) = results.get(at) else {
+                results.push(result.to_vec());
+                continue;
+            };
+            let size = 4 * result.len();
+            let pair = bytemuck::cast_slice::<Row, u8>(result)
+                .iter()
+                .zip(bytemuck::cast_slice::<Row, u8>(before));
+            for (place, (one, other)) in pair.enumerate() {
+                derived[at][place % size] |= u32::from(one != other) << (place / size);
+            }
+        }
+        for (rows, values) in &kept {
+            cx.warp.regs[rows.clone()].copy_from_slice(values);
+        }
+        cx.warp.carry = carry;
+    }
+    cx.warp.doubts = doubts;
+    derived
+}
+
+/// What a byte that is not defined might be: all bits clear, all set, and two that differ by register and byte.
+fn other_value(trial: u32, register: usize, byte: usize) -> u8 {
+    match trial {
+        0 => 0,
+        1 => u8::MAX,
+        2 => (0x5a ^ (0x35 * register) ^ (0x1b * byte)) as u8,
+        _ => (0x93 ^ (0x4f * register) ^ (0x2d * byte)) as u8,
+    }
+}
+
+/// The bytes of a choice that are not defined: all where the predicate is not.
+fn selected(cx: &Cx<'_>, select: &Selects, mask: Mask) -> Bytes {
+    let (unknown, chosen) = match select.by {
+        Ok(source) => (of_pred(cx, source, mask).lanes, cx.pred(source)),
+        Err(constant) => (0, constant),
+    };
+    let mut all = [unknown; 16];
+    for (row, lanes) in select.from.into_iter().zip([chosen, !chosen]) {
+        let Some(row) = row else { continue };
+        for (byte, more) in all.iter_mut().zip(bytes_of(cx, row, mask & lanes)) {
+            *byte |= more;
+        }
+    }
+    all
 }
 
 /// In which lanes the results of an instruction are not defined; of loads and shuffles that is known behind them.
@@ -214,8 +367,10 @@ fn made(cx: &Cx<'_>, uses: &Uses, mask: Mask) -> Doubt {
             }
         }
         How::Gates(gate) => made.lanes &= !decided(cx, *gate, mask),
-        How::Computes | How::Mixes | How::Packs | How::Selects(_) => {}
-        How::Shuffles(_) | How::Loads(_) | How::Stores(..) | How::Acts => return Doubt::default(),
+        How::Computes | How::Derives | How::Mixes | How::Packs | How::Selects(_) => {}
+        How::Shuffles(_) | How::Loads(_) | How::Stores(..) | How::Copies | How::Acts => {
+            return Doubt::default();
+        }
     }
     made
 }
@@ -245,7 +400,7 @@ fn act(cx: &mut Cx<'_>, uses: &Uses, mask: Mask) {
                 doubts.stores = undefined.then(Vec::new);
             }
         }
-        How::Acts => {
+        How::Copies | How::Acts => {
             for &row in &uses.reads {
                 act_row(cx, row, mask);
             }
@@ -259,7 +414,12 @@ fn act(cx: &mut Cx<'_>, uses: &Uses, mask: Mask) {
                 }
             }
         }
-        How::Computes | How::Mixes | How::Packs | How::Selects(_) | How::Gates(_) => {}
+        How::Computes
+        | How::Derives
+        | How::Mixes
+        | How::Packs
+        | How::Selects(_)
+        | How::Gates(_) => {}
     }
 }
 
@@ -272,40 +432,68 @@ pub(crate) fn after(cx: &mut Cx<'_>, uses: &Uses, mask: Mask) {
     cx.warp.doubts.take_if(|doubts| doubts.is_over());
 }
 
-/// Leaves cells unwritten that a store gave an undefined value to; reports it where the memory is not a block's.
+/// Leaves bytes unwritten that a store gave an undefined value to; reports it where nothing else goes to global memory.
 fn stores(cx: &mut Cx<'_>, element: u32, stored: &[Option<u32>], mask: Mask) {
     let doubts = cx.warp.doubts.as_mut();
     let Some(groups) = doubts.and_then(|doubts| doubts.stores.take()) else {
         return;
     };
-    for (at, row) in stored.iter().enumerate() {
-        let Some(row) = *row else { continue };
-        let doubt = of_row(cx, row, mask);
-        let Some(origin) = doubt.origin else { continue };
-        let mut rest = doubt.lanes;
-        for (rank, lanes, offsets) in &groups {
-            for lane in each(rest & lanes) {
-                let offset = offsets[lane] + u64::from(element) * at as u64;
-                let block = &mut cx.blocks[*rank as usize];
-                block.shared.unmark(offset, element as usize);
-                for cell in offset / 4..(offset + u64::from(element)).div_ceil(4) {
-                    block.undefined.insert(cell, origin);
+    let values: Vec<(Doubt, Bytes)> = stored
+        .iter()
+        .map(|row| match *row {
+            Some(row) => (of_row(cx, row, mask), bytes_of(cx, row, mask)),
+            None => (Doubt::default(), [0; 16]),
+        })
+        .collect();
+    let element = element as usize;
+    let all = values.iter().flat_map(|(_, bytes)| &bytes[..element]);
+    let all = all.fold(mask, |lanes, byte| lanes & byte);
+    // Padding comes from memory; of anything else a whole register is enough.
+    let alone = values.iter().filter(|(doubt, _)| !was_stored(*doubt));
+    let alone = alone.fold(0, |lanes, (doubt, _)| lanes | doubt.lanes);
+    let mut told = 0;
+    for (memory, lanes, offsets) in groups {
+        if matches!(memory, Memory::Global(_)) {
+            told |= (all | alone) & lanes;
+        }
+        for (at, (doubt, bytes)) in values.iter().enumerate() {
+            let Some(origin) = doubt.origin else { continue };
+            for lane in each(doubt.lanes & lanes & !told) {
+                let start = offsets[lane] + (element * at) as u64;
+                for (offset, byte) in (start..).zip(&bytes[..element]) {
+                    if byte >> lane & 1 != 0 {
+                        leave(cx, memory, lane, offset, origin);
+                    }
                 }
             }
-            rest &= !lanes;
         }
-        if rest != 0 {
-            tell(
-                cx,
-                Doubt {
-                    lanes: rest,
-                    ..doubt
-                },
-            );
+    }
+    for (row, (doubt, _)) in stored.iter().zip(&values) {
+        let lanes = doubt.lanes & told;
+        if let Some(row) = *row
+            && lanes != 0
+        {
+            tell(cx, Doubt { lanes, ..*doubt });
             if let Some(doubts) = &mut cx.warp.doubts {
-                doubts.row(row).lanes &= !rest;
+                doubts.clear_row(row, lanes);
             }
         }
+    }
+}
+
+/// Leaves a byte of memory unwritten.
+fn leave(cx: &mut Cx<'_>, memory: Memory, lane: usize, offset: u64, origin: Origin) {
+    match memory {
+        Memory::Local => cx.warp.local.unmark(lane, offset),
+        Memory::Shared(rank) => cx.blocks[rank as usize].shared.unmark(offset, 1),
+        Memory::Global(at) => {
+            if let Some(one) = cx.machine.global.get_mut(at) {
+                one.region.unmark(offset, 1);
+            }
+        }
+    }
+    if let Some(origins) = origins(cx, memory) {
+        origins.insert(offset / 4, origin);
     }
 }
 
@@ -321,7 +509,7 @@ fn was_stored(doubt: Doubt) -> bool {
     matches!(
         doubt.origin,
         Some(Origin {
-            lacks: Lacks::Shared { .. },
+            lacks: Lacks::Byte(..),
             ..
         })
     )
@@ -344,8 +532,8 @@ fn decided(cx: &Cx<'_>, gate: Gate, mask: Mask) -> Mask {
 
 fn of_row(cx: &Cx<'_>, row: u32, mask: Mask) -> Doubt {
     let doubts = cx.warp.doubts.as_ref();
-    let doubt = doubts.and_then(|doubts| doubts.rows.get(row as usize));
-    let mut doubt = doubt.copied().unwrap_or_default().within(mask);
+    let doubt = doubts.map(|doubts| doubts.row(row));
+    let mut doubt = doubt.unwrap_or_default().within(mask);
     if doubt.lanes != 0 {
         doubt.origin = doubt.origin.or(Some(Origin {
             pc: cx.pc(),
@@ -353,6 +541,12 @@ fn of_row(cx: &Cx<'_>, row: u32, mask: Mask) -> Doubt {
         }));
     }
     doubt
+}
+
+fn bytes_of(cx: &Cx<'_>, row: u32, mask: Mask) -> Bytes {
+    let doubts = cx.warp.doubts.as_ref();
+    let bytes = doubts.map_or([0; 16], |doubts| doubts.bytes(row));
+    bytes.map(|byte| byte & mask)
 }
 
 fn of_pred(cx: &Cx<'_>, source: PredSrc, mask: Mask) -> Doubt {
@@ -367,7 +561,7 @@ fn act_row(cx: &mut Cx<'_>, row: u32, mask: Mask) {
     if doubt.lanes != 0 {
         tell(cx, doubt);
         if let Some(doubts) = &mut cx.warp.doubts {
-            doubts.row(row).lanes &= !doubt.lanes;
+            doubts.clear_row(row, doubt.lanes);
         }
     }
 }
@@ -386,7 +580,9 @@ fn report(cx: &mut Cx<'_>, lanes: Mask, Origin { pc, lacks }: Origin) {
         Lacks::Register(_) => rule::REGISTER_UNWRITTEN,
         Lacks::Lane => rule::INACTIVE_LANE,
         Lacks::Column(_) => rule::TENSOR_UNWRITTEN,
-        Lacks::Shared { .. } => rule::SHARED_UNWRITTEN,
+        Lacks::Byte(Memory::Shared(_), _) => rule::SHARED_UNWRITTEN,
+        Lacks::Byte(Memory::Global(_), _) => rule::GLOBAL_UNWRITTEN,
+        Lacks::Byte(Memory::Local, _) => rule::LOCAL_UNWRITTEN,
         Lacks::Quotient => rule::DIVISION_BY_ZERO,
     };
     cx.report(rule, lanes, |cx, mut told| {
@@ -408,13 +604,22 @@ fn report(cx: &mut Cx<'_>, lanes: Mask, Origin { pc, lacks }: Origin) {
                 "shuffle from lanes that are in the mask and run the instruction",
             ),
             Lacks::Column(column) => unwritten_column(What::Load, column as usize),
-            Lacks::Shared { rank, offset } => (
-                format!(
-                    "reads {}, which nothing has written",
-                    place(cx, Home::Shared(rank), offset)
-                ),
-                "write it before it is read; if another thread does, wait for that thread",
+            Lacks::Byte(Memory::Local, offset) => (
+                format!("reads {offset:#x} of local memory, which this thread has not written"),
+                "write it before it is read",
             ),
+            Lacks::Byte(memory, offset) => {
+                let home = match memory {
+                    Memory::Shared(rank) => Home::Shared(rank),
+                    Memory::Global(at) => Home::Global(at),
+                    Memory::Local => Home::Local,
+                };
+                let what = place(cx, home, offset);
+                let message = format!("reads {what}, which nothing has written");
+                let help =
+                    "write it before it is read; if another thread does, wait for that thread";
+                (message, help)
+            }
             Lacks::Quotient => (
                 "an integer is divided by zero: the result is not specified".to_owned(),
                 "test the divisor before the division, not after it",

@@ -38,7 +38,11 @@ impl<'m> Decoder<'m> {
             self.preds += lanes;
             self.preds - lanes
         } else {
-            self.fresh(rows_of(ty) * lanes).row()
+            let at = self.fresh(rows_of(ty) * lanes).row();
+            for part in 0..lanes {
+                self.set_width(at + part * rows_of(ty), ty.bytes());
+            }
+            at
         };
         if self.function == 0 && ty != ScalarType::Pred {
             self.name_row(at, &Name::from(name));

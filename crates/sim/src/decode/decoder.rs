@@ -80,6 +80,8 @@ pub(crate) struct Decoder<'m> {
     pub(crate) trail: Trail,
     pub(crate) trails: Vec<Trail>,
     pub(crate) names: Vec<(u32, Name)>,
+    /// Bytes of the registers of the kernel's own body, by their first rows.
+    pub(crate) widths: Vec<u8>,
     /// The unit that the instruction at hand runs on, if it is arithmetic.
     pub(crate) pipe: pipe::Pipe,
 }
@@ -133,6 +135,7 @@ impl<'m> Decoder<'m> {
         self.trail = Trail {
             role: trail.role,
             pure: trail.pure,
+            derives: trail.derives,
             decided: trail.decided,
             mixes: trail.mixes,
             loads: trail.loads,
@@ -210,7 +213,17 @@ impl<'m> Decoder<'m> {
     pub(crate) fn fresh(&mut self, rows: u32) -> Slot {
         let slot = Slot::register(self.rows);
         self.rows += rows;
+        self.set_width(slot.row(), 4 * rows);
         slot
+    }
+
+    /// Notes how many bytes a register of the kernel's own body has.
+    pub(crate) fn set_width(&mut self, row: u32, bytes: u32) {
+        if self.function == 0 {
+            let rows = self.rows as usize;
+            self.widths.resize(self.widths.len().max(rows), 4);
+            self.widths[row as usize] = bytes.min(16) as u8;
+        }
     }
 
     /// A new predicate.

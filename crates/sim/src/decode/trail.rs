@@ -16,6 +16,10 @@ pub(crate) struct Trail {
     pub(crate) loads: bool,
     /// Whether it has no effect besides its results.
     pub(crate) pure: bool,
+    /// Whether it may be run with other bytes, to see which of them its results are made of.
+    pub(crate) derives: bool,
+    /// Whether it copies memory, with all bytes that are not defined.
+    pub(crate) copies: bool,
     /// Whether a lane's results are made of all lanes' registers.
     pub(crate) mixes: bool,
     /// Whether its results are predicates, and it has no other effect.

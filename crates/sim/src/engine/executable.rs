@@ -7,6 +7,11 @@ use crate::code::{Code, Flow, Guard, Reach};
 pub(crate) trait Instr: Send + Sync {
     /// Runs it for the lanes in [`Cx::mask`], of which there is at least one.
     fn step(&self, cx: &mut Cx<'_>) -> Flow;
+
+    /// The instruction that a check was put around.
+    fn inner(&self) -> Option<&dyn Instr> {
+        None
+    }
 }
 
 /// An operation with what the engine needs to know about it.

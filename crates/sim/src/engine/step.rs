@@ -162,7 +162,7 @@ fn doubtfully(cx: &mut Cx<'_>, op: &Op) -> Option<Flow> {
     if !cx.code.touched.is_empty() {
         crate::access::products::note(cx);
     }
-    doubt::before(cx);
+    doubt::before(cx, &*op.instr);
     let flow = op.instr.step(cx);
     if let (Some(uses), Flow::Next) = (uses, flow) {
         doubt::after(cx, uses, mask);

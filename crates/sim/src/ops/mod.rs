@@ -43,6 +43,11 @@ pub(crate) fn decode<'m>(d: &mut Decoder<'m>, i: &'m Instruction) -> Decoded<()>
         _ => Role::Computes,
     };
     d.trail.pure = row.value.is_pure();
+    d.trail.derives = d.trail.pure
+        && matches!(
+            row.family,
+            Family::Arithmetic | Family::Logic | Family::Convert | Family::Move
+        );
     d.trail.mixes = row.family == Family::Matrix;
     d.trail.decided = row.value == Value::Decided;
     d.trail.loads = matches!(row.memory_of(&i.opcode), Memory::Load | Memory::Update);

@@ -87,6 +87,7 @@ pub(crate) fn decode(
         trail: Trail::default(),
         trails: Vec::new(),
         names: Vec::new(),
+        widths: Vec::new(),
         pipe: Default::default(),
     };
     decoder.directives(kernel);
@@ -197,6 +198,7 @@ impl Decoder<'_> {
         let uses = watch::uses(self.trails, &self.ops);
         let code = Code {
             uses,
+            widths: self.widths,
             watched: watched.unwrap_or_default(),
             sites: self.sites,
             locs: self.locs,

@@ -21,10 +21,11 @@ use crate::state::memory::region::Region;
 use crate::state::pool::Pool;
 use crate::state::tensor_map::TensorMaps;
 use heist_launch::{
-    Address, Arg, Arguments, BlockSpan, Bound, Clock, Launch, Outcome, Param, Placed, Trace,
+    Address, Arg, Arguments, BindError, BlockSpan, Bound, Clock, Launch, Outcome, Param, Placed,
+    Trace,
 };
 use heist_ptx::arch::Footprint;
-use heist_ptx::{Diagnostic, FunctionKind, Module, Name, Severity, Span, rule};
+use heist_ptx::{Diagnostic, FunctionKind, Module, Name, Severity, Span, Statement, rule};
 use plan::Plan;
 use std::collections::HashMap;
 use std::sync::{Arc, Mutex};
@@ -243,9 +244,11 @@ impl Program {
         still: bool,
     ) -> Result<(Machine, Memory), Vec<Diagnostic>> {
         let whole = |message: String, code| vec![Diagnostic::error(code, Span::NONE, message)];
-        let mut bound = arguments
-            .bind()
-            .map_err(|error| whole(error.to_string(), rule::ARGUMENTS))?;
+        let bound = match arguments.bind() {
+            Err(BindError::TensorMap { .. }) if self.replaces_maps() => arguments.bind_any_map(),
+            bound => bound,
+        };
+        let mut bound = bound.map_err(|error| whole(error.to_string(), rule::ARGUMENTS))?;
         let mut machine = self.machine(device, code, launch, &bound, options, plan);
         let slots = bound.slots.iter();
         let lengths: Vec<usize> = slots.map(|slot| slot.data.bytes().len()).collect();
@@ -259,6 +262,31 @@ impl Program {
             addresses,
         };
         Ok((machine, memory))
+    }
+
+    /// Whether kernels change tensor maps: what they start with may then be made over a placeholder, and copies with a
+    /// map that was left as it is are checked where they are made.
+    fn replaces_maps(&self) -> bool {
+        let mut bodies: Vec<&[Statement]> = self
+            .module
+            .functions()
+            .filter_map(|one| one.body.as_deref())
+            .collect();
+        while let Some(body) = bodies.pop() {
+            for statement in body {
+                match statement {
+                    Statement::Block(inner) => bodies.push(inner),
+                    Statement::Instruction(one)
+                        if one.opcode.base() == "tensormap"
+                            && one.opcode.modifiers().any(|name| name == "replace") =>
+                    {
+                        return true;
+                    }
+                    _ => {}
+                }
+            }
+        }
+        false
     }
 
     /// Whether the module's variables and the buffers fit in the budget, before any of them

@@ -33,8 +33,6 @@ pub(crate) struct Block {
     pub(crate) allocator: super::tensor_memory::Allocator,
     pub(crate) sm: u32,
     pub(crate) end: u64,
-    /// Words of shared memory that an undefined value was stored to, and where that came from.
-    pub(crate) undefined: rustc_hash::FxHashMap<u64, super::follow::Origin>,
 }
 
 impl Block {
@@ -58,7 +56,6 @@ impl Block {
             allocator: Default::default(),
             sm: 0,
             end: 0,
-            undefined: Default::default(),
         }
     }
 
@@ -79,7 +76,6 @@ impl Block {
         self.issued = Default::default();
         self.tensor = None;
         self.allocator = Default::default();
-        self.undefined.clear();
     }
 
     pub(crate) fn has_exited(&self) -> bool {

@@ -2,6 +2,7 @@
 
 use crate::lanes::{LANES, Mask, each, first};
 use crate::race::access::LINE;
+use crate::race::clock::Agent;
 use std::collections::VecDeque;
 
 /// One instruction's copies.
@@ -13,6 +14,10 @@ pub(crate) struct Copy {
     pub(crate) size: u32,
     /// What each lane copies, in the low `size` bytes.
     pub(crate) data: [u128; LANES],
+    /// The bytes of it that nothing has written, a bit each.
+    pub(crate) holes: [u16; LANES],
+    /// The number of its group.
+    pub(crate) number: u32,
     pub(crate) ready: u64,
 }
 
@@ -23,6 +28,10 @@ pub(crate) struct WarpCopies {
     pub(crate) groups: VecDeque<Vec<Copy>>,
     /// Lists to use again.
     pub(crate) spare: Vec<Vec<Copy>>,
+    /// Who reads the sources, once they may be written, and how many groups there were before the next copy's: the
+    /// race detector knows a group's end by its number.
+    pub(crate) reader: Option<Agent>,
+    pub(crate) before: u32,
     /// Those out of shared memory, by their flights.
     pub(crate) bulk: crate::state::bulk_group::Groups,
 }
@@ -30,6 +39,7 @@ pub(crate) struct WarpCopies {
 impl WarpCopies {
     /// Makes a group of the copies that are in none.
     pub(crate) fn commit(&mut self) {
+        self.before += 1;
         let next = self.spare.pop().unwrap_or_default();
         self.groups
             .push_back(std::mem::replace(&mut self.open, next));

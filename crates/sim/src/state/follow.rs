@@ -5,6 +5,7 @@ use crate::code::Bloom;
 use crate::lanes::Mask;
 use crate::race::clock::Agent;
 use crate::special::Axis;
+use rustc_hash::FxHashMap;
 
 /// The origin of a value.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -61,6 +62,17 @@ pub(crate) struct Origin {
     pub(crate) lacks: Lacks,
 }
 
+/// Memory that undefined values are followed through.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Memory {
+    /// An allocation of global memory.
+    Global(usize),
+    /// The shared memory of the block with this rank.
+    Shared(u32),
+    /// Each lane's own.
+    Local,
+}
+
 /// What gave a value that is not defined.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Lacks {
@@ -70,8 +82,8 @@ pub(crate) enum Lacks {
     Lane,
     /// A column of tensor memory that nothing has written.
     Column(u32),
-    /// A byte of a block's shared memory that nothing has written.
-    Shared { rank: u32, offset: u64 },
+    /// A byte of memory, by its offset, that nothing has written.
+    Byte(Memory, u64),
     /// An integer that was divided by zero.
     Quotient,
 }
@@ -109,22 +121,68 @@ impl Doubt {
     }
 }
 
+/// For each byte of a register the lanes in which it is not defined.
+pub(crate) type Bytes = [Mask; 16];
+
 /// The undefined values of a warp, see [`crate::access::doubt`].
 #[derive(Debug, Default)]
 pub(crate) struct Doubts {
     /// By rows of the kernel's window, and by numbers of predicates.
-    pub(crate) rows: Vec<Doubt>,
+    rows: Vec<Doubt>,
     pub(crate) preds: Vec<Doubt>,
+    /// The bytes of registers that are defined in part; of others no byte is where the register is not.
+    parts: FxHashMap<u32, Bytes>,
     /// Those that are not defined.
     pub(crate) some: Bloom,
-    /// While a store of one runs: where it goes in the shared memory of blocks: their rank, lanes, and offsets.
-    pub(crate) stores: Option<Vec<(u32, Mask, [u64; crate::lanes::LANES])>>,
+    /// While a store of one runs: where it goes: the memory, lanes, and offsets.
+    pub(crate) stores: Option<Vec<(Memory, Mask, [u64; crate::lanes::LANES])>>,
 }
 
 impl Doubts {
-    pub(crate) fn row(&mut self, row: u32) -> &mut Doubt {
+    /// The lanes in which a register is not defined, in any byte.
+    pub(crate) fn row(&self, row: u32) -> Doubt {
+        self.rows.get(row as usize).copied().unwrap_or_default()
+    }
+
+    /// The bytes of a register that are not defined.
+    pub(crate) fn bytes(&self, row: u32) -> Bytes {
+        let lanes = self.row(row).lanes;
+        match self.parts.get(&row) {
+            Some(bytes) => bytes.map(|byte| byte & lanes),
+            None => [lanes; 16],
+        }
+    }
+
+    /// A register is as another value in some lanes.
+    pub(crate) fn set_row(&mut self, row: u32, mask: Mask, to: Doubt) {
+        self.set_bytes(row, mask, [to.lanes; 16], to.origin);
+    }
+
+    /// Some bytes of a register are not defined in some lanes, and the others are.
+    pub(crate) fn set_bytes(&mut self, row: u32, mask: Mask, bytes: Bytes, origin: Option<Origin>) {
+        let mut all = self.bytes(row);
+        for (byte, to) in all.iter_mut().zip(bytes) {
+            *byte = *byte & !mask | to & mask;
+        }
+        let lanes = bytes.iter().fold(0, |lanes, byte| lanes | byte);
         self.some.add(Bloom::of([row].into_iter(), [].into_iter()));
-        at(&mut self.rows, row)
+        at(&mut self.rows, row).set(mask, Doubt { lanes, origin });
+        match all.iter().all(|byte| *byte == all[0]) {
+            true => self.parts.remove(&row),
+            false => self.parts.insert(row, all),
+        };
+    }
+
+    /// A register is not defined in some more lanes.
+    pub(crate) fn add_row(&mut self, row: u32, lanes: Mask, origin: Option<Origin>) {
+        if lanes != 0 {
+            self.set_row(row, lanes, Doubt { lanes, origin });
+        }
+    }
+
+    /// A register counts as defined in some lanes.
+    pub(crate) fn clear_row(&mut self, row: u32, lanes: Mask) {
+        self.set_row(row, lanes, Doubt::default());
     }
 
     pub(crate) fn pred(&mut self, pred: u32) -> &mut Doubt {

@@ -208,6 +208,7 @@ impl Warp {
             (all.pc, all.mask, all.base) = (entry.start, lanes, specials);
         }
         self.joins.clear();
+        self.local.undefined.clear();
         self.local.fresh(0, self.local.len() as u32, u32::MAX);
         self.clock.restart(place.0, place.1, place.2);
         self.fences = Fences::default();

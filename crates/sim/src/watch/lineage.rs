@@ -98,6 +98,10 @@ struct Follow {
 }
 
 impl Instr for Follow {
+    fn inner(&self) -> Option<&dyn Instr> {
+        Some(&*self.inner)
+    }
+
     fn step(&self, cx: &mut Cx<'_>) -> Flow {
         let mask = cx.mask;
         for &number in &self.uses {

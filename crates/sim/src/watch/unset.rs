@@ -61,6 +61,10 @@ struct Watch {
 }
 
 impl Instr for Watch {
+    fn inner(&self) -> Option<&dyn Instr> {
+        Some(&*self.inner)
+    }
+
     fn step(&self, cx: &mut Cx<'_>) -> Flow {
         let mask = cx.mask;
         let mut missing = 0;
@@ -81,7 +85,7 @@ impl Instr for Watch {
             return self.inner.step(cx);
         }
         let uses = doubt::uses(cx);
-        doubt::before(cx);
+        doubt::before(cx, &*self.inner);
         let flow = self.inner.step(cx);
         if let (Some(uses), Flow::Next) = (uses, flow) {
             doubt::after(cx, uses, mask);

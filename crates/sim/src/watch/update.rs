@@ -87,6 +87,10 @@ struct Update {
 }
 
 impl Instr for Update {
+    fn inner(&self) -> Option<&dyn Instr> {
+        Some(&*self.inner)
+    }
+
     fn step(&self, cx: &mut Cx<'_>) -> Flow {
         match self.part {
             Part::Loads(strong) => return self.load(cx, strong),

@@ -3,7 +3,8 @@
 //! The data is read when the copy starts and written when it is waited for; in between the words at
 //! its destination are marked as in flight. It may be written at any time until then, so every earlier
 //! access to those words must be known when it starts. After the wait it is an ordinary store of the
-//! copying lane.
+//! copying lane. Its source may be read at any time until then, too: the race detector records it as read by
+//! somebody whom only a wait makes known.
 
 use crate::access::context::Cx;
 use crate::access::group::{Does, Group, Home, groups};
@@ -16,8 +17,10 @@ use crate::decode::{Cost, Decoded, Decoder};
 use crate::lanes::{LANES, each, first};
 use crate::ops::mbarrier::check_use;
 use crate::race::access::AccessKind;
+use crate::race::clock::{Clock, Known};
 use crate::state::copies::Copy;
 use crate::state::mbarrier::arrive_later;
+use crate::state::memory::region::Region;
 use crate::state::memory::window::Window;
 use crate::state::users::Part;
 use heist_ptx::{Instruction, Operand, ScalarType, rule};
@@ -95,6 +98,7 @@ fn start(d: &mut Decoder<'_>, i: &Instruction, mods: &Mods<'_>) -> Decoded<()> {
             other => taken = Some(d.src(other, ScalarType::U32)?),
         }
     }
+    d.trail.copies = true;
     let instr = with(move |cx| copy(cx, to, from, size, ignore, taken));
     d.emit(instr, Cost::new(4, 0));
     Ok(())
@@ -107,18 +111,53 @@ fn read_piece(
     from: &[u64; LANES],
     size: u32,
     done: u32,
-    data: &mut [u128; LANES],
+    (data, holes): (&mut [u128; LANES], &mut [u16; LANES]),
 ) {
     let window = Some(Window::Global);
     groups(cx, window, from, size, Does::Reads, |cx, group| {
         let contiguous = group.touch().is_contiguous();
         watch(cx, group, contiguous, Does::Reads, AccessKind::Plain);
+        reads_until_waited_for(cx, group, contiguous);
         if let Some(region) = cx.region(group.home) {
             for lane in each(group.mask) {
-                data[lane] |= region.read(group.offsets[lane], size as usize) << (8 * done);
+                let offset = group.offsets[lane];
+                data[lane] |= region.read(offset, size as usize) << (8 * done);
+                if !region.written().is_empty() {
+                    holes[lane] |= region.unwritten_of(offset, size as usize) << done;
+                }
             }
         }
     });
+}
+
+/// Records that a source may be read until the copy is waited for.
+fn reads_until_waited_for(cx: &mut Cx<'_>, group: &Group, contiguous: bool) {
+    let races = cx.machine.options.checks.races;
+    let moves = |region: &mut Region| !region.history.is_still();
+    if !races || !cx.region(group.home).is_some_and(moves) {
+        return;
+    }
+    let block = &mut cx.blocks[cx.warp.rank as usize];
+    let copies = &mut cx.warp.copies;
+    let reader = copies
+        .reader
+        .get_or_insert_with(|| block.mbarriers.new_agent(block.number));
+    let (by, pc) = ((*reader, copies.before + 1), cx.fragment.pc);
+    if let Some(region) = cx.region(group.home) {
+        group.touch().lines(contiguous, |touch| {
+            let history = &mut region.history;
+            history.read_by_proxy(touch.line, touch.bytes, AccessKind::Copy, by, pc);
+        });
+    }
+}
+
+/// What whoever waits for the groups up to a number knows: their sources are read.
+fn read_up_to(cx: &Cx<'_>, number: u32) -> Clock {
+    let mut known = Clock::default();
+    if let Some(reader) = cx.warp.copies.reader {
+        known.learn(reader, Known::all(number + 1));
+    }
+    known
 }
 
 fn copy(
@@ -133,7 +172,7 @@ fn copy(
     let lengths = taken.map_or([size; LANES], |slot| *cx.row(slot));
     let ignored = ignore.map_or(0, |source| cx.pred(source));
     let all = cx.mask;
-    let mut data = [0; LANES];
+    let (mut data, mut holes) = ([0; LANES], [0; LANES]);
     // The lanes that read anything, and each only what it takes: in pieces that are
     // powers of two, largest first.
     let mut rest = all & !ignored;
@@ -147,7 +186,7 @@ fn copy(
         while done < len {
             let piece = 1 << (len - done).ilog2();
             let from = crate::lanes::map1(sources, |one| one.wrapping_add(u64::from(done)));
-            read_piece(cx, &from, piece, done, &mut data);
+            read_piece(cx, &from, piece, done, (&mut data, &mut holes));
             done += piece;
         }
     }
@@ -202,6 +241,8 @@ fn copy(
             offsets,
             size,
             data,
+            holes,
+            number: cx.warp.copies.before + 1,
             ready,
         });
     }
@@ -210,14 +251,20 @@ fn copy(
 
 /// Waits until at most `left` groups are on their way.
 fn wait(cx: &mut Cx<'_>, left: usize) {
+    let mut last = 0;
     while cx.warp.copies.groups.len() > left {
         let mut group = cx.warp.copies.groups.pop_front().unwrap_or_default();
         for copy in &group {
+            last = copy.number;
             cx.warp.advance(copy.ready);
             put_down(cx, copy);
         }
         group.clear();
         cx.warp.copies.spare.push(group);
+    }
+    if last > 0 && cx.warp.copies.reader.is_some() {
+        let known = read_up_to(cx, last);
+        cx.warp.clock.acquire(&known, cx.mask, cx.warp.live);
     }
     cx.team.progress += 1;
 }
@@ -242,9 +289,17 @@ fn put_down(cx: &mut Cx<'_>, copy: &Copy) {
     record_foreseen(cx, &group, AccessKind::Copy);
     let shared = &mut cx.blocks[rank as usize].shared;
     for lane in each(copy.mask) {
-        shared.write(copy.offsets[lane], copy.size as usize, copy.data[lane]);
+        write(shared, copy, lane);
     }
     (cx.mask, cx.fragment.pc) = (mask, pc);
+}
+
+/// Writes what a lane has copied; bytes that nothing has written stay so.
+fn write(shared: &mut Region, copy: &Copy, lane: usize) {
+    shared.write(copy.offsets[lane], copy.size as usize, copy.data[lane]);
+    for hole in each(copy.holes[lane].into()) {
+        shared.unmark(copy.offsets[lane] + hole as u64, 1);
+    }
 }
 
 /// `cp.async.mbarrier.arrive`: an arrival when all copies so far have completed.
@@ -283,7 +338,12 @@ fn arrive(cx: &mut Cx<'_>, addr: Addr, counts: bool) -> Flow {
         },
     );
     let live = cx.warp.live;
-    let clock = cx.warp.clock.release(cx.mask, live);
+    let mut clock = cx.warp.clock.release(cx.mask, live);
+    // Copies from here on are not told by this arrival.
+    cx.warp.copies.before += 1;
+    if let Some(last) = copies.iter().map(|copy| copy.number).max() {
+        clock.join(&read_up_to(cx, last));
+    }
     if counts {
         for &(offset, count) in &places {
             if let Some(barrier) = cx.blocks[rank as usize].mbarriers.get_mut(offset) {
@@ -303,11 +363,8 @@ fn arrive(cx: &mut Cx<'_>, addr: Addr, counts: bool) -> Flow {
             .map(crate::state::mbarrier::Mbarrier::stamp);
         for copy in &copies {
             for lane in each(copy.mask) {
-                let size = copy.size as usize;
                 block.expected.land(copy.offsets[lane], copy.size);
-                block
-                    .shared
-                    .write(copy.offsets[lane], size, copy.data[lane]);
+                write(&mut block.shared, copy, lane);
                 if let Some(stamp) = stamp {
                     let start = copy.offsets[lane];
                     crate::access::flight::written(

@@ -1,6 +1,7 @@
 //! Loads.
 
 use crate::access::context::Cx;
+use crate::access::doubt;
 use crate::access::group::{Does, Group, Home, groups};
 use crate::access::look::watch;
 use crate::access::order::Order;
@@ -299,7 +300,7 @@ impl Load {
                 .warp
                 .local
                 .load(&offsets, group.mask, self.element.min(8));
-            if unwritten != 0 && cx.machine.options.checks.unwritten {
+            if unwritten != 0 && cx.machine.options.checks.unwritten && !doubt::loaded(cx, group) {
                 let offset = offsets[crate::lanes::first(unwritten)];
                 cx.report(rule::LOCAL_UNWRITTEN, unwritten, |_, mut told| {
                     told.message = format!(

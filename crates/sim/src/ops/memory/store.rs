@@ -1,6 +1,7 @@
 //! Stores.
 
 use crate::access::context::Cx;
+use crate::access::doubt;
 use crate::access::group::{Does, Group, Home, groups};
 use crate::access::look::watch_unless;
 use crate::access::order::Order;
@@ -89,6 +90,7 @@ impl Instr for Store {
             Does::Writes,
             |cx, group| match group.home {
                 Home::Local => {
+                    note_undefined(cx, group);
                     for (at, &(slot, rows)) in self.sources.iter().enumerate() {
                         let plus = u64::from(self.element) * at as u64;
                         let offsets = group.offsets.map(|offset| offset.wrapping_add(plus));
@@ -116,6 +118,15 @@ impl Instr for Store {
     }
 }
 
+/// Notes where a value goes that is not defined, if this is one.
+fn note_undefined(cx: &mut Cx<'_>, group: &Group) {
+    let doubts = cx.warp.doubts.as_mut();
+    if let Some(stores) = doubts.and_then(|doubts| doubts.stores.as_mut()) {
+        let memory = doubt::memory(group.home);
+        stores.extend(memory.map(|memory| (memory, group.mask, group.offsets)));
+    }
+}
+
 impl Store {
     pub(super) fn addr(&self) -> &Addr {
         &self.addr
@@ -123,12 +134,7 @@ impl Store {
 
     #[inline]
     fn to_region(&self, cx: &mut Cx<'_>, group: &Group) {
-        let doubts = cx.warp.doubts.as_mut();
-        if let Home::Shared(rank) = group.home
-            && let Some(stores) = doubts.and_then(|doubts| doubts.stores.as_mut())
-        {
-            stores.push((rank, group.mask, group.offsets));
-        }
+        note_undefined(cx, group);
         cx.team.control.sent |= matches!(group.home, Home::Shared(rank) if rank != cx.warp.rank);
         let contiguous = group.touch().is_contiguous();
         if !contiguous {

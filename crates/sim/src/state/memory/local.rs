@@ -5,6 +5,8 @@
 //! row. The parameters of device functions live here too, on the same stack.
 
 use crate::lanes::{ALL, LANES, Mask, Row, each, first};
+use crate::state::follow::Origin;
+use rustc_hash::FxHashMap;
 
 /// The local memories of a warp's lanes.
 #[derive(Debug, Default)]
@@ -12,6 +14,8 @@ pub(crate) struct Local {
     rows: Vec<Row>,
     /// Bit `4 * lane + byte` of a row: whether that byte was written.
     written: Vec<u128>,
+    /// Words that bytes of undefined values were stored to, and where those came from.
+    pub(crate) undefined: FxHashMap<u64, Origin>,
 }
 
 impl Local {
@@ -36,6 +40,25 @@ impl Local {
             if let Some(written) = self.written.get_mut(row as usize) {
                 *written &= !lanes;
             }
+        }
+    }
+
+    /// Which of up to 16 bytes of a lane nobody has written, a bit each.
+    pub(crate) fn unwritten_of(&self, lane: usize, offset: u64, len: usize) -> u16 {
+        let missing = |at: &usize| {
+            let at = offset as usize + at;
+            let written = self.written.get(at / 4);
+            written.is_some_and(|written| written >> (4 * lane + at % 4) & 1 == 0)
+        };
+        (0..len.min(16))
+            .filter(missing)
+            .fold(0, |bytes, at| bytes | 1 << at)
+    }
+
+    /// Makes a byte of a lane unwritten.
+    pub(crate) fn unmark(&mut self, lane: usize, offset: u64) {
+        if let Some(written) = self.written.get_mut(offset as usize / 4) {
+            *written &= !(1 << (4 * lane + offset as usize % 4));
         }
     }
 

@@ -7,6 +7,8 @@ use crate::race::access::LINE;
 use crate::race::clock::WarpClock;
 use crate::race::history::{History, Read};
 use crate::race::touch::Touch;
+use crate::state::follow::Origin;
+use rustc_hash::FxHashMap;
 use std::sync::Arc;
 
 /// Lines of forks that one thread puts together.
@@ -26,6 +28,8 @@ pub(crate) struct Region {
     dirty: (usize, usize),
     /// One bit per byte, a line each; empty when everything counts as written.
     written: Vec<u128>,
+    /// Words that bytes of undefined values were stored to, and where those came from.
+    pub(crate) undefined: FxHashMap<u64, Origin>,
     /// What the race detector remembers.
     pub(crate) history: History,
     /// What was touched of a fork.
@@ -101,6 +105,7 @@ impl Region {
             present: vec![false; lines],
             dirty: (0, 0),
             written: self.written.clone(),
+            undefined: self.undefined.clone(),
             history: self.history.fork(lines),
             touched: Footprint::new(lines),
             told: self.told.as_ref().map(|_| Region::untouched(lines)),
@@ -242,11 +247,21 @@ impl Region {
                 }
             });
         }
-        let touched = std::iter::once(&first.touched).chain(others.iter().map(|one| &one.touched));
-        for touched in touched {
-            for (line, written) in self.written.iter_mut().enumerate() {
-                *written |= touched.of(line)[1];
+        let firsts = (&first.touched, &first.written, &first.undefined);
+        let others = others
+            .iter()
+            .map(|one| (&one.touched, &one.written, &one.undefined));
+        for (touched, known, undefined) in std::iter::once(firsts).chain(others) {
+            if !known.is_empty() && self.written.is_empty() {
+                self.written = vec![u128::MAX; lines];
             }
+            for (line, written) in self.written.iter_mut().enumerate() {
+                // Bytes of undefined values are touched, and not written.
+                let known = known.get(line).copied().unwrap_or(u128::MAX);
+                let touched = touched.of(line)[1];
+                *written = *written & !touched | known & touched;
+            }
+            self.undefined.extend(undefined);
         }
     }
 
@@ -283,6 +298,7 @@ impl Region {
         self.dirty = (0, 0);
         self.written.clear();
         self.written.resize(lines, 0);
+        self.undefined.clear();
         self.history.restart(lines, defers);
     }
 
@@ -430,6 +446,38 @@ impl Region {
         if let Some(line) = self.written.get_mut(offset as usize / LINE) {
             *line &= !run(offset as usize % LINE, len);
         }
+    }
+
+    /// Which of up to 16 bytes nobody has written, a bit each.
+    pub(crate) fn unwritten_of(&self, offset: u64, len: usize) -> u16 {
+        let missing = |at: &u64| {
+            self.unwritten_in(
+                (offset + at) / LINE as u64,
+                1 << ((offset + at) % LINE as u64),
+            ) != 0
+        };
+        (0..len.min(16) as u64)
+            .filter(missing)
+            .fold(0, |bytes, at| bytes | 1 << at)
+    }
+
+    /// The bytes of a stretch that nobody has written, counted from its start.
+    pub(crate) fn holes(&self, offset: u64, len: u64) -> Vec<u64> {
+        if self.first_unwritten(offset, len as usize).is_none() {
+            return Vec::new();
+        }
+        let missing = |at: &u64| self.unwritten_of(offset + at, 1) != 0;
+        (0..len).filter(missing).collect()
+    }
+
+    /// The first of 16 bytes of a stretch that nobody has written any of. Fewer in a row are padding.
+    pub(crate) fn first_empty(&self, offset: u64, len: u64) -> Option<u64> {
+        let first = self.first_unwritten(offset, len as usize)?;
+        let mut units = (offset + (first - offset) / 16 * 16..offset + len).step_by(16);
+        units.find(|&at| {
+            let len = (offset + len - at).min(16) as usize;
+            self.unwritten_of(at, len) == u16::MAX >> (16 - len)
+        })
     }
 
     /// Marks some bytes of one line as written.

@@ -141,7 +141,7 @@ impl Cx<'_> {
                 _ => return,
             };
             if !write && checks.unwritten {
-                missing = region.first_unwritten(start, len as usize);
+                missing = region.first_empty(start, len);
             }
             region.traffic.range(start, len, write);
             let end = start + len;
@@ -260,9 +260,7 @@ impl Cx<'_> {
             return;
         }
         if self.machine.options.checks.unwritten
-            && let Some(offset) = self.blocks[rank as usize]
-                .shared
-                .first_unwritten(start, len as usize)
+            && let Some(offset) = self.blocks[rank as usize].shared.first_empty(start, len)
         {
             self.report(rule::SHARED_UNWRITTEN, 1 << lane, |cx, mut told| {
                 told.message = format!(

@@ -18,8 +18,14 @@ use heist_arith::atomic::{Op, Subnormals, Type, apply};
 use heist_launch::TensorElement;
 use heist_ptx::rule;
 
-/// A rank and an offset in its shared memory, if there is one.
-type SharedOrigin = Option<(u32, u64)>;
+/// What a copy into shared memory brings.
+struct Taken {
+    data: Vec<u8>,
+    /// The bytes of it that nothing has written.
+    holes: Vec<u64>,
+    /// The rank and offset of its source, if that is a peer's shared memory.
+    sent: Option<(u32, u64)>,
+}
 
 impl Bulk {
     /// The pieces of the copy, with what is wrong about them reported.
@@ -171,7 +177,8 @@ impl Bulk {
         if targets.is_empty() {
             return;
         }
-        let Some((data, sent)) = self.taken(cx, &moved, other, (&targets, barrier)) else {
+        let Some(Taken { data, holes, sent }) = self.taken(cx, &moved, other, (&targets, barrier))
+        else {
             return;
         };
         let (start, end) = (u64::from(target.1), u64::from(target.1) + moved.total);
@@ -235,7 +242,12 @@ impl Bulk {
                 let block = &mut happening.blocks[rank as usize];
                 block.flights.land(id);
                 match reduce {
-                    None => block.shared.write_bytes(start, &data),
+                    None => {
+                        block.shared.write_bytes(start, &data);
+                        for hole in &holes {
+                            block.shared.unmark(start + hole, 1);
+                        }
+                    }
                     Some((op, ty)) => {
                         let ty = ty.unwrap_or(Type::B32);
                         reduce_into(&mut block.shared, start, &data, op, ty, Subnormals::Kept);
@@ -258,7 +270,7 @@ impl Bulk {
         moved: &Move,
         other: u64,
         (targets, barrier): (&[(u32, u32)], u32),
-    ) -> Option<(Vec<u8>, SharedOrigin)> {
+    ) -> Option<Taken> {
         let lane = moved.lane;
         if self.to_peer {
             let (rank, source) = cx.shared_place(lane, other)?;
@@ -266,14 +278,15 @@ impl Bulk {
                 return None;
             }
             cx.check_source(lane, rank, u64::from(source), moved.total);
-            let data = cx.blocks[rank as usize]
-                .shared
-                .bytes(u64::from(source), moved.total as usize)
-                .to_vec();
-            return Some((data, Some((rank, u64::from(source)))));
+            let (shared, source) = (&cx.blocks[rank as usize].shared, u64::from(source));
+            return Some(Taken {
+                data: shared.bytes(source, moved.total as usize).to_vec(),
+                holes: shared.holes(source, moved.total),
+                sent: Some((rank, source)),
+            });
         }
         let (checks, pc) = (cx.machine.options.checks, cx.pc());
-        let mut data = vec![0u8; moved.total as usize];
+        let (mut data, mut holes) = (vec![0u8; moved.total as usize], Vec::new());
         for piece in &moved.pieces {
             let range = piece.shared as usize..(piece.shared + piece.len) as usize;
             match piece.global {
@@ -285,6 +298,8 @@ impl Bulk {
                         continue;
                     };
                     data[range].copy_from_slice(region.bytes(offset, piece.len as usize));
+                    let missing = region.holes(offset, piece.len).into_iter();
+                    holes.extend(missing.map(|hole| piece.shared + hole));
                     if !checks.races || region.history.is_still() {
                         continue;
                     }
@@ -304,7 +319,11 @@ impl Bulk {
                 }
             }
         }
-        Some((data, None))
+        Some(Taken {
+            data,
+            holes,
+            sent: None,
+        })
     }
 
     /// The blocks that a copy goes to, each with the block whose mbarrier counts.
@@ -351,10 +370,11 @@ impl Bulk {
         } else {
             cx.check_source(lane, rank, u64::from(offset), moved.total);
         }
-        let data = cx.blocks[rank as usize]
-            .shared
+        let shared = &cx.blocks[rank as usize].shared;
+        let data = shared
             .bytes(u64::from(offset), moved.total as usize)
             .to_vec();
+        let holes = shared.holes(u64::from(offset), moved.total);
         let pc = cx.pc();
         let stamps = cx.machine.options.checks.races.then(|| {
             let block = &mut cx.blocks[cx.warp.rank as usize];
@@ -386,7 +406,15 @@ impl Bulk {
                 return;
             };
             match self.reduce {
-                None => region.write_bytes(at, bytes),
+                None => {
+                    region.write_bytes(at, bytes);
+                    let missing = holes
+                        .iter()
+                        .filter_map(|hole| hole.checked_sub(piece.shared));
+                    for hole in missing.filter(|hole| *hole < piece.len) {
+                        region.unmark(at + hole, 1);
+                    }
+                }
                 Some((op, ty)) => {
                     let ty = bitwise(op, moved.element.or(ty).unwrap_or(Type::B32));
                     reduce_into(region, at, bytes, op, ty, Subnormals::Flushed);
