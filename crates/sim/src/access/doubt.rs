@@ -52,7 +52,15 @@ pub(crate) fn loaded(cx: &mut Cx<'_>, group: &Group) -> bool {
     };
     let Some(uses) = uses(cx) else {
         // What can't be followed may be padding, if not all of it is unwritten.
-        return each(group.mask).all(|lane| !is_all_unwritten(cx, memory, lane, group));
+        let mut lanes = each(group.mask);
+        let Some(lane) = lanes.find(|&lane| is_all_unwritten(cx, memory, lane, group)) else {
+            return true;
+        };
+        let known = known_at(cx, memory, group.offsets[lane]);
+        if let Some(origin) = known {
+            report(cx, 1 << lane, origin);
+        }
+        return known.is_some();
     };
     if matches!(uses.how, How::Copies) {
         return each(group.mask).all(|lane| !is_all_unwritten(cx, memory, lane, group));
@@ -79,8 +87,7 @@ pub(crate) fn loaded(cx: &mut Cx<'_>, group: &Group) -> bool {
             }
         }
         let Some(offset) = first else { continue };
-        let known = origins(cx, memory).and_then(|origins| origins.get(&(offset / 4)).copied());
-        let origin = known.unwrap_or(Origin {
+        let origin = known_at(cx, memory, offset).unwrap_or(Origin {
             pc,
             lacks: Lacks::Byte(memory, offset),
         });
@@ -89,6 +96,23 @@ pub(crate) fn loaded(cx: &mut Cx<'_>, group: &Group) -> bool {
         began = true;
     }
     began
+}
+
+/// Reports bytes of a thread's own memory that are printed, and that nothing has written.
+pub(crate) fn printed(cx: &mut Cx<'_>, lane: usize, offset: u64, len: u32) {
+    let missing = unwritten(cx, Memory::Local, lane, offset, len);
+    if missing == 0 || !cx.machine.options.checks.unwritten {
+        return;
+    }
+    let (pc, offset) = (cx.pc(), offset + u64::from(missing.trailing_zeros()));
+    let lacks = Lacks::Byte(Memory::Local, offset);
+    let origin = known_at(cx, Memory::Local, offset).unwrap_or(Origin { pc, lacks });
+    report(cx, 1 << lane, origin);
+}
+
+/// Where a byte came from that was stored without being defined.
+fn known_at(cx: &mut Cx<'_>, memory: Memory, offset: u64) -> Option<Origin> {
+    origins(cx, memory)?.get(&(offset / 4)).copied()
 }
 
 /// Which bytes of a lane's memory nothing has written, a bit each.

@@ -1,6 +1,7 @@
 //! Functions that the system brings: `vprintf`, `malloc`, `__assertfail`.
 
 use crate::access::context::Cx;
+use crate::access::doubt;
 use crate::access::group::{Does, Home, groups};
 use crate::code::{Flow, Reach};
 use crate::decode::map::with;
@@ -151,7 +152,10 @@ fn peek(cx: &mut Cx<'_>, lane: usize, address: u64, size: u32) -> u64 {
         Does::Reads,
         |cx, group| {
             out = match group.home {
-                Home::Local => cx.warp.local.load(&group.offsets, group.mask, size).0[lane],
+                Home::Local => {
+                    doubt::printed(cx, lane, group.offsets[lane], size);
+                    cx.warp.local.load(&group.offsets, group.mask, size).0[lane]
+                }
                 home => cx.region(home).map_or(0, |region| {
                     region.read(group.offsets[lane], size as usize) as u64
                 }),

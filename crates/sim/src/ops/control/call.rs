@@ -328,19 +328,23 @@ impl Instr for Call {
 /// written stays so.
 fn copy(cx: &mut Cx<'_>, from: u64, to: u64, size: u32) {
     let mask = cx.mask;
+    let local = &mut cx.warp.local;
     let mut at = 0;
     while at < size {
         let step = if size - at >= 4 { 4 } else { 1 };
-        let (values, unwritten) = cx
-            .warp
-            .local
-            .load(&[from + u64::from(at); LANES], mask, step);
-        cx.warp.local.store(
-            &[to + u64::from(at); LANES],
-            mask & !unwritten,
-            step,
-            &values,
-        );
+        let (from, to) = (from + u64::from(at), to + u64::from(at));
+        let (values, unwritten) = local.load(&[from; LANES], mask, step);
+        local.store(&[to; LANES], mask, step, &values);
+        for lane in each(unwritten) {
+            for byte in each(local.unwritten_of(lane, from, step as usize).into()) {
+                local.unmark(lane, to + byte as u64);
+            }
+        }
+        if unwritten != 0
+            && let Some(&origin) = local.undefined.get(&(from / 4))
+        {
+            local.undefined.insert(to / 4, origin);
+        }
         at += step;
     }
 }

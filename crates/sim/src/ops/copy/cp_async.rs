@@ -251,19 +251,19 @@ fn copy(
 
 /// Waits until at most `left` groups are on their way.
 fn wait(cx: &mut Cx<'_>, left: usize) {
-    let mut last = 0;
     while cx.warp.copies.groups.len() > left {
         let mut group = cx.warp.copies.groups.pop_front().unwrap_or_default();
         for copy in &group {
-            last = copy.number;
             cx.warp.advance(copy.ready);
             put_down(cx, copy);
         }
         group.clear();
         cx.warp.copies.spare.push(group);
     }
-    if last > 0 && cx.warp.copies.reader.is_some() {
-        let known = read_up_to(cx, last);
+    if cx.warp.copies.reader.is_some() {
+        // Other lanes may have waited before these, for the copies of the whole warp.
+        let over = cx.warp.copies.before - cx.warp.copies.groups.len() as u32;
+        let known = read_up_to(cx, over);
         cx.warp.clock.acquire(&known, cx.mask, cx.warp.live);
     }
     cx.team.progress += 1;
