@@ -1,7 +1,7 @@
 //! What a policy can see and use while its callbacks emit code.
 
-use crate::bell::Bell;
 use crate::control::Control;
+use crate::pause::Pause;
 use heist_builder::{Bool, Global, IntoVal, Kernel, Order, Ptr, Scalar, Scope, Val, Var};
 use std::fmt;
 
@@ -20,8 +20,8 @@ pub struct PolicyCx<'k> {
     pub(crate) control: Control<'k>,
     /// The first of the launch's words that are this policy's own.
     pub(crate) first_word: u32,
-    /// Whether the launch counts the blocks that are away, since its tiles may be left half done.
-    pub(crate) counts_away: bool,
+    /// How tiles are left half done, where they may be: then the launch counts the blocks that are away.
+    pub(crate) pause: Option<Pause<'k>>,
     /// Whether there is room for a loaded policy behind the control words.
     pub(crate) has_area: bool,
 }
@@ -146,14 +146,13 @@ impl<'k> PolicyCx<'k> {
     }
 
     /// Whether somebody asks for the GPU: the launch's bell
-    /// ([`BELL_BYTES`](crate::BELL_BYTES)) is read now. Where it asks for a number of blocks, not once as
-    /// many are away.
+    /// ([`BELL_BYTES`](crate::BELL_BYTES)) is read now, or was when the tile's last step began, where its body
+    /// [says so](crate::Pause::heard). Where it asks for a number of blocks, not once as many are away.
     #[track_caller]
     pub fn is_asked_to_yield(&self) -> Bool<'k> {
-        let word = self.control.bell().load_relaxed(Scope::System);
-        match self.counts_away {
-            false => word.ne(0),
-            true => Bell::wants(word, self.control.away().load_relaxed(Scope::Gpu)),
+        match &self.pause {
+            None => self.control.bell().load_relaxed(Scope::System).ne(0),
+            Some(pause) => pause.is_asked(),
         }
     }
 

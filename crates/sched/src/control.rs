@@ -67,6 +67,11 @@ impl<'k> Control<'k> {
         self.spare().at(1)
     }
 
+    /// Both of the next two words, to be loaded at once: half-done tiles, and blocks that are owed.
+    pub(crate) fn waiting_and_owed(self) -> Ptr<'k, Global, u64> {
+        self.0.at(PAUSES + 1)
+    }
+
     /// Half-done tiles in the queue that nobody has taken.
     pub(crate) fn waiting(self) -> Ptr<'k, Global, i32> {
         self.0.at(PAUSES + 1).cast::<i32>()

@@ -81,6 +81,10 @@ const LEFT: u32 = 1;
 const FROM: u32 = 2;
 /// Whether a block that arrives knows what it does.
 const SETTLED: u32 = 3;
+/// What the bell said when the tile's last step began, plus one; 0 if nobody listened.
+const HEARD: u32 = 4;
+/// Words in shared memory.
+const SHARED: u32 = 8;
 
 /// How a body leaves a tile half done: see [`TileLoop::pause`](crate::TileLoop::pause).
 #[derive(Clone, Copy)]
@@ -133,6 +137,13 @@ impl<'k> Pause<'k> {
         self.control.bell().load_relaxed(Scope::System)
     }
 
+    /// In the scheduler thread, at the end of a tile's copies: what it [heard](Pause::listen) last. A policy that asks for
+    /// the bell behind the tile takes this for it, once, and does not wait for memory before the next tile can begin.
+    #[track_caller]
+    pub fn heard(&self, word: Val<'k, u32>) {
+        self.shared.at(HEARD).store(word + 1);
+    }
+
     /// In that thread: says whether the tile is to be left before `step`, which is not 0, since it
     /// [heard](Pause::listen) the bell. Then all threads of the block save their state and end the
     /// body; the thread tells them by way of [`Pause::left`], and its own call happens before theirs,
@@ -141,25 +152,46 @@ impl<'k> Pause<'k> {
     pub fn look(&self, heard: Val<'k, u32>, step: impl IntoVal<'k, u32>) -> Bool<'k> {
         let (k, step) = (self.k, step.into_val(&self.k));
         let leaves = k.var(false).named("leaves");
-        k.if_(heard.ne(0), || {
-            k.if_(self.may_go(heard), || {
-                let slot = k.var(self.shared.at(SAVED).load()).named("slot");
-                k.if_(slot.get().eq(0), || self.find_slot(slot));
-                k.if_else(
-                    slot.get().ne(0),
-                    || {
-                        self.slot(slot.get()).at(1).store(step);
-                        self.shared.at(LEFT).store(slot.get());
-                        leaves.set(true);
-                    },
-                    || {
-                        self.give_spare();
-                        self.stay();
-                    },
-                );
-            });
-        });
+        k.if_(heard.ne(0), || self.leave_if_wanted(heard, step, leaves));
         leaves.get()
+    }
+
+    /// Leaves before `step` if the bell, which said `heard`, wants one more block: takes a place among those that are
+    /// away, a spare block and a slot, all at once, since each answer takes as long as memory does and the copies wait. What it
+    /// has then but can't use it gives back.
+    fn leave_if_wanted(&self, heard: Val<'k, u32>, step: Val<'k, u32>, leaves: Var<'k, bool>) {
+        let (k, away) = (self.k, self.control.away());
+        k.if_(Bell::wants(heard, away.load_relaxed(Scope::Gpu)), || {
+            let own = self.shared.at(SAVED).load();
+            let slot = k.var(own).named("slot");
+            let first = k.block().x % self.slots();
+            let taken = k.var(1u32).named("taken");
+            let before = [
+                away.atomic_add(1i32),
+                self.control.spare().atomic_add(-1i32),
+            ];
+            k.if_(own.eq(0), || {
+                taken.set(self.take_slot(first));
+            });
+            k.if_(taken.get().eq(0), || slot.set(first + 1));
+            let may = Bell::wants(heard, before[0]) & (before[1] + self.grid.cast::<i32>()).gt(0);
+            k.if_(may & slot.get().eq(0), || self.find_slot(slot));
+            k.if_else(
+                may & slot.get().ne(0),
+                || {
+                    self.slot(slot.get()).at(1).store(step);
+                    self.shared.at(LEFT).store(slot.get());
+                    leaves.set(true);
+                },
+                || {
+                    k.if_(taken.get().eq(0), || {
+                        self.taken(first).store_release(Scope::Gpu, 0u32);
+                    });
+                    self.give_spare();
+                    self.stay();
+                },
+            );
+        });
     }
 
     /// Whether the tile is to be left, in all threads of a warp, after the [look](Pause::look) that
@@ -201,8 +233,12 @@ impl<'k> Pause<'k> {
         [resident, grid]: [Val<'k, u32>; 2],
         state: u32,
     ) -> Pause<'k> {
-        let shared = k.shared_aligned::<u32>("heist_pause", 4, 16);
-        k.one_thread(|| shared.at(0).store_vec([k.c(0u32); 4]));
+        let shared = k.shared_aligned::<u32>("heist_pause", SHARED, 16);
+        k.one_thread(|| {
+            for first in (0..SHARED).step_by(4) {
+                shared.at(first).store_vec([k.c(0u32); 4]);
+            }
+        });
         Pause {
             k: *k,
             control,
@@ -214,13 +250,19 @@ impl<'k> Pause<'k> {
     }
 
     /// In every thread of a block that arrives: the index of a tile that was left half done, or
-    /// what `draw` draws, or [`NONE`], in the scheduler thread.
+    /// what `draw` draws, or [`NONE`], in the scheduler thread. Where `gone` says that
+    /// there is nothing to draw, it calls `refused` instead.
     ///
     /// The whole block goes through the loop, though one thread does the work: after a loop of one
     /// thread the assembler takes its warp for split in all that follows, and puts nothing in
     /// uniform registers.
     #[track_caller]
-    pub(crate) fn arrive(&self, leader: Bool<'k>, draw: impl Fn() -> Val<'k, u32>) -> Val<'k, u32> {
+    pub(crate) fn arrive(
+        &self,
+        leader: Bool<'k>,
+        (gone, refused): (impl Fn() -> Bool<'k>, impl Fn()),
+        draw: impl Fn() -> Val<'k, u32>,
+    ) -> Val<'k, u32> {
         let k = self.k;
         let index = k.var(NONE).named("first");
         let place = k.var(0u32).named("place");
@@ -232,14 +274,24 @@ impl<'k> Pause<'k> {
         });
         k.loop_(|flow| {
             k.if_(leader, || {
-                k.if_(place.get().eq(0), || place.set(self.take_place()));
+                // Asked for at once: each answer takes as long as memory does, and blocks that come for
+                // nothing come one after the other.
+                let words = self.control.waiting_and_owed().load_relaxed(Scope::Gpu);
+                let [waiting, owed] =
+                    [words, words >> 32].map(|word| word.cast::<u32>().cast::<i32>());
+                let gone = gone();
+                k.if_(place.get().eq(0) & waiting.gt(0), || {
+                    place.set(self.take_place());
+                });
                 k.if_else(
                     place.get().ne(0),
                     || self.take(place.get(), index, settled),
                     || {
-                        k.if_(self.take_owed(), || settled.set(true));
+                        k.if_(owed.gt(0), || settled.set(self.take_owed()));
                         k.if_(!settled.get(), || settled.set(self.take_spare()));
-                        k.if_(settled.get(), || index.set(draw()));
+                        k.if_(settled.get(), || {
+                            k.if_else(gone, &refused, || index.set(draw()));
+                        });
                     },
                 );
                 self.shared.at(SETTLED).store(settled.get().to_u32());
@@ -300,6 +352,27 @@ impl<'k> Pause<'k> {
         goes
     }
 
+    /// In the scheduler thread: whether the bell wants one more block to leave.
+    #[track_caller]
+    pub(crate) fn is_asked(&self) -> Bool<'k> {
+        let k = self.k;
+        let heard = self.shared.at(HEARD).load();
+        let word = k.if_value(
+            heard.ne(0),
+            || {
+                self.shared.at(HEARD).store(0u32);
+                heard - 1
+            },
+            || self.listen(),
+        );
+        let asked = k.var(false).named("asked");
+        k.if_(word.ne(0), || {
+            let away = self.control.away().load_relaxed(Scope::Gpu);
+            asked.set(Bell::wants(word, away));
+        });
+        asked.get()
+    }
+
     /// Takes that back.
     #[track_caller]
     fn stay(&self) {
@@ -314,21 +387,6 @@ impl<'k> Pause<'k> {
             .if_(away.atomic_add(-1i32).le(0), || away.reduce_add(1i32));
     }
 
-    /// Whether a block may leave that heard the bell say `heard`: counts it, and takes a spare
-    /// block for its tile.
-    #[track_caller]
-    fn may_go(&self, heard: Val<'k, u32>) -> Bool<'k> {
-        let (k, away) = (self.k, self.control.away());
-        let may = k.var(false).named("may_go");
-        k.if_(Bell::wants(heard, away.load_relaxed(Scope::Gpu)), || {
-            // Others look at the same time.
-            may.set(Bell::wants(heard, away.atomic_add(1i32)));
-            k.if_(may.get(), || may.set(self.take_spare()));
-            k.if_(!may.get(), || self.stay());
-        });
-        may.get()
-    }
-
     /// Takes a spare block, if there is one. The word begins at zero.
     #[track_caller]
     fn take_spare(&self) -> Bool<'k> {
@@ -341,13 +399,10 @@ impl<'k> Pause<'k> {
     /// Is the successor of a block that left at the end of a tile, if one has none.
     #[track_caller]
     fn take_owed(&self) -> Bool<'k> {
-        let (k, owed) = (self.k, self.control.owed());
-        let took = k.var(false).named("owed");
-        k.if_(owed.load_relaxed(Scope::Gpu).gt(0), || {
-            took.set(owed.atomic_add(-1i32).gt(0));
-            k.if_(!took.get(), || owed.reduce_add(1i32));
-        });
-        took.get()
+        let owed = self.control.owed();
+        let took = owed.atomic_add(-1i32).gt(0);
+        self.k.if_(!took, || owed.reduce_add(1i32));
+        took
     }
 
     #[track_caller]
@@ -371,13 +426,11 @@ impl<'k> Pause<'k> {
     fn take_place(&self) -> Val<'k, u32> {
         let (k, waiting) = (self.k, self.control.waiting());
         let number = k.var(0u32);
-        k.if_(waiting.load_relaxed(Scope::Gpu).gt(0), || {
-            k.if_else(
-                waiting.atomic_add(-1i32).gt(0),
-                || number.set(self.control.dequeued().atomic_add(1u32) % self.slots() + 1),
-                || waiting.reduce_add(1i32),
-            );
-        });
+        k.if_else(
+            waiting.atomic_add(-1i32).gt(0),
+            || number.set(self.control.dequeued().atomic_add(1u32) % self.slots() + 1),
+            || waiting.reduce_add(1i32),
+        );
         number.get()
     }
 
@@ -407,16 +460,17 @@ impl<'k> Pause<'k> {
             || slot.get().eq(0) & tried.get().lt(self.slots()),
             || {
                 let number = (first + tried.get()) % self.slots();
-                let before = self.taken(number).atomic_compare_exchange(
-                    Order::AcquireRelease,
-                    Scope::Gpu,
-                    0u32,
-                    1u32,
-                );
-                slot.set(before.eq(0).select(number + 1, 0));
+                slot.set(self.take_slot(number).eq(0).select(number + 1, 0));
                 tried.set(tried.get() + 1);
             },
         );
+    }
+
+    /// Takes a slot if it is free: 0 if it was.
+    #[track_caller]
+    fn take_slot(&self, number: Val<'k, u32>) -> Val<'k, u32> {
+        let taken = self.taken(number);
+        taken.atomic_compare_exchange(Order::AcquireRelease, Scope::Gpu, 0u32, 1u32)
     }
 
     /// How many slots there are.

@@ -102,6 +102,13 @@ impl<'k> Tickets<'k> {
         }
     }
 
+    /// Whether the last ticket was drawn, without drawing one.
+    #[track_caller]
+    pub(crate) fn are_gone(&self) -> Bool<'k> {
+        let drawn = self.counter.cast::<u32>().load_relaxed(Scope::Gpu);
+        drawn.ge(self.tickets)
+    }
+
     /// Draws; the answer is used later, so that the tile's work can hide its latency.
     #[track_caller]
     pub(crate) fn draw(&self) {
@@ -119,31 +126,48 @@ impl<'k> Tickets<'k> {
     }
 
     /// What was drawn, as a word for the channel; without a branch, where
-    /// nothing else depends on the answer. Only for a fixed number of draws.
+    /// nothing else depends on the answer. Whoever sends it [ends](Tickets::end_if_refused) behind that.
     #[track_caller]
-    pub(crate) fn word(&self) -> Option<Val<'k, u32>> {
-        let Drawn::Fixed(drawn) = self.drawn else {
-            return None;
-        };
-        let low = drawn.get();
-        Some(low.lt(self.tickets).select(low + self.first, NONE))
+    pub(crate) fn word(&self) -> Val<'k, u32> {
+        let low = self.number();
+        low.lt(self.tickets).select(low + self.first, NONE)
+    }
+
+    /// Counts this cluster's ending if what was drawn is no ticket.
+    #[track_caller]
+    pub(crate) fn end_if_refused(&self) {
+        if let Drawn::Any(_) | Drawn::Relieved(_) = self.drawn {
+            let refused = self.number().ge(self.tickets);
+            self.k.if_(refused, || self.end_refused());
+        }
+    }
+
+    /// The number that was drawn.
+    fn number(&self) -> Val<'k, u32> {
+        match self.drawn {
+            Drawn::Fixed(drawn) | Drawn::Swept(drawn) => drawn.get(),
+            Drawn::Any(drawn) | Drawn::Relieved(drawn) => drawn.get().cast::<u32>(),
+        }
+    }
+
+    /// Counts the ending of a cluster whose draw has failed, where that is not counted by itself.
+    #[track_caller]
+    fn end_refused(&self) {
+        if let Drawn::Any(drawn) | Drawn::Relieved(drawn) = self.drawn {
+            let retired = self.retired(drawn.get());
+            self.reset_if_last(self.number() - self.tickets + 1 + retired);
+        }
     }
 
     /// Looks at what was drawn.
     #[track_caller]
     pub(crate) fn collect(&self, granted: impl Fn(Val<'k, u32>), refused: impl Fn()) {
-        let low = match self.drawn {
-            Drawn::Fixed(drawn) | Drawn::Swept(drawn) => drawn.get(),
-            Drawn::Any(drawn) | Drawn::Relieved(drawn) => drawn.get().cast::<u32>(),
-        };
+        let low = self.number();
         self.k.if_else(
             low.lt(self.tickets),
             || granted(low + self.first),
             || {
-                if let Drawn::Any(drawn) | Drawn::Relieved(drawn) = self.drawn {
-                    let retired = self.retired(drawn.get());
-                    self.reset_if_last(low - self.tickets + 1 + retired);
-                }
+                self.end_refused();
                 refused();
             },
         );

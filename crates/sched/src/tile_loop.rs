@@ -175,6 +175,9 @@ impl<'k> TileLoop<'k> {
             )),
             _ => Asking::Nobody,
         };
+        let pause = shape
+            .pause
+            .map(|state| Pause::new(k, control, [hidden.resident, workers], state));
         let has_area = shape.policy.loaded().is_some();
         let judge = (asks && constant.is_none()).then(|| {
             let held = OnceCell::new();
@@ -191,7 +194,7 @@ impl<'k> TileLoop<'k> {
                 },
                 control,
                 first_word: 0,
-                counts_away: shape.pause.is_some(),
+                pause,
                 has_area,
             };
             k.if_(leader, || {
@@ -216,9 +219,6 @@ impl<'k> TileLoop<'k> {
             pauses: shape.pause.is_some(),
         };
         let sweeper = Sweeper::new(k, control, swept, workers);
-        let pause = shape
-            .pause
-            .map(|state| Pause::new(k, control, [hidden.resident, workers], state));
         let drawer = classes.and_then(|classes| {
             let held = OnceCell::new();
             k.if_(leader, || {
@@ -292,7 +292,9 @@ impl<'k> TileLoop<'k> {
         match &self.pause {
             None => k.if_(self.leader, || channel.send(draw())),
             Some(pause) => {
-                let first = pause.arrive(self.leader, draw);
+                let refused = || self.note(RecordKind::Refused);
+                let gone = || tickets.are_gone();
+                let first = pause.arrive(self.leader, (gone, refused), draw);
                 k.if_(self.leader, || channel.send(first));
             }
         }

@@ -832,7 +832,9 @@ impl<'p, 'k> Ends<'p, 'k> {
         let done = pieces.done();
         let factors = factors.after(done);
         let step = k.var(self.ahead.get()).named("step");
-        let (last, heard) = (k.var(false).named("last"), k.var(0u32).named("heard"));
+        let last = k.var(false).named("last");
+        // For a tile whose copies are all in flight.
+        let heard = k.var(pieces.pause.listen()).named("heard");
         let before = k.var(0u32).named("heard_before");
         k.while_(
             || step.get().lt(factors.steps) & !last.get(),
@@ -849,6 +851,7 @@ impl<'p, 'k> Ends<'p, 'k> {
                 step.set(next);
             },
         );
+        pieces.pause.heard(heard.get());
     }
 
     /// Issues the bulk copies of a stage.

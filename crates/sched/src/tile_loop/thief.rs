@@ -48,9 +48,7 @@ impl<'k> TileLoop<'k> {
                     if self.shape.submit == Submit::Late {
                         self.submit();
                     }
-                    if let Some(word) = tickets.word() {
-                        return send(word);
-                    }
+                    return send(tickets.word());
                 }
                 let next = k.var(NONE).named("next");
                 self.answer(next);
@@ -102,6 +100,7 @@ impl<'k> TileLoop<'k> {
     ) {
         let k = self.k;
         let look = || judge.policy.look_ahead(&judge.cx);
+        let quiet = self.drawer.is_none() && self.scribe.is_none();
         let send = |next: Val<'k, u32>| {
             channel.send(next);
             if let Some(ahead) = ahead {
@@ -123,12 +122,20 @@ impl<'k> TileLoop<'k> {
                     k.if_else(
                         is_plain & !judge.stop.get(),
                         || {
-                            let next = k.var(NONE).named("next");
                             self.submit();
                             // It arrives with the answer, and is for the next tile.
                             look();
-                            self.collect(next, None);
-                            send(next.get());
+                            match &self.asking {
+                                Asking::Tickets(tickets) if quiet => {
+                                    send(tickets.word());
+                                    tickets.end_if_refused();
+                                }
+                                _ => {
+                                    let next = k.var(NONE).named("next");
+                                    self.collect(next, None);
+                                    send(next.get());
+                                }
+                            }
                         },
                         || channel.send(k.c(ASK)),
                     );

@@ -21,8 +21,19 @@ const COMES: u64 = 100_000;
 const BATCH: usize = 0;
 const VISITOR: usize = 1;
 
+/// What bodies do about the bell.
+#[derive(Clone, Copy)]
+enum Body {
+    /// They look at it between steps.
+    Looks,
+    /// They say at the end of a tile that they heard this.
+    Heard(u32),
+    /// Nothing.
+    Deaf,
+}
+
 /// A multiprocessor has room for one block of each.
-fn kernel(schedule: &Schedule, tiles: u32, steps: u32) -> TiledKernel<Count> {
+fn kernel(schedule: &Schedule, tiles: u32, steps: u32, does: Body) -> TiledKernel<Count> {
     let tiled = Tiled::<Count>::new("count", tiles)
         .schedule(schedule)
         .state(0)
@@ -39,7 +50,7 @@ fn kernel(schedule: &Schedule, tiles: u32, steps: u32) -> TiledKernel<Count> {
                     || {
                         k.nanosleep(STEP_NS);
                         step.set(step.get() + 1);
-                        if let Some(pause) = pause {
+                        if let (Some(pause), Body::Looks) = (pause, does) {
                             k.one_thread(|| {
                                 k.if_(step.get().lt(steps), || {
                                     let _ = pause.look(pause.listen(), step.get());
@@ -52,6 +63,9 @@ fn kernel(schedule: &Schedule, tiles: u32, steps: u32) -> TiledKernel<Count> {
                     },
                 );
                 k.one_thread(|| {
+                    if let (Some(pause), Body::Heard(word)) = (pause, does) {
+                        pause.heard(k.c(word));
+                    }
                     let at = left.get().select(args.tiles, tile.x);
                     args.runs.at(at).atomic_add(1u32);
                 });
@@ -92,19 +106,25 @@ struct Seen {
 
 /// A batch whose bell is rung from `from` on, and a visitor of so many blocks.
 fn visited(policy: &str, bell: Bell, from: u64, blocks: u32) -> Seen {
-    visited_at_work(TILES, policy, bell, from, blocks)
+    visited_at_work((TILES, Body::Looks), policy, bell, from, blocks)
 }
 
-/// The same for a batch of so many tiles.
-fn visited_at_work(tiles: u32, policy: &str, bell: Bell, from: u64, blocks: u32) -> Seen {
+/// The same for a batch of so many tiles, whose bodies do this.
+fn visited_at_work(
+    (tiles, does): (u32, Body),
+    policy: &str,
+    bell: Bell,
+    from: u64,
+    blocks: u32,
+) -> Seen {
     let device = Device::of(Gpu {
         sms: SMS,
         ..Gpu::H200
     });
     let schedule = format!("ticket late pausing {policy}");
     let schedule = schedule.parse().unwrap_or_else(|error| panic!("{error}"));
-    let batch = kernel(&schedule, tiles, STEPS);
-    let visitor = kernel(&Schedule::new(TileSource::Direct), blocks, STEPS);
+    let batch = kernel(&schedule, tiles, STEPS, does);
+    let visitor = kernel(&Schedule::new(TileSource::Direct), blocks, STEPS, does);
     let mut launches = Vec::new();
     for kernel in [&batch, &visitor] {
         let plan = kernel.plan(SMS).expect("a launch");
@@ -206,7 +226,8 @@ fn who_leaves_at_the_end_of_a_tile_has_a_successor_of_its_own() {
     for policy in ["max-steals(1)", "never"] {
         // With a block for each tile, as `never` has it, nobody is overruled.
         let tiles = 250;
-        let seen = visited_at_work(tiles, policy, Bell::Silent, COMES, 1);
+        let batch = (tiles, Body::Looks);
+        let seen = visited_at_work(batch, policy, Bell::Silent, COMES, 1);
         let least = u64::from(tiles.div_ceil(SMS)) * VISIT_NS;
         assert!(
             seen.batch < least * 5 / 4,
@@ -214,4 +235,21 @@ fn who_leaves_at_the_end_of_a_tile_has_a_successor_of_its_own() {
             seen.batch
         );
     }
+}
+
+/// A body that says what it heard spares the policy a look of its own. It is taken once, at the end of its tile: a bell that is silent
+/// by then is not answered, and whoever says nothing is asked what the bell says now.
+#[test]
+fn what_a_body_heard_stands_for_the_bell_at_the_end_of_its_tile() {
+    let visit = |does, bell| {
+        let seen = visited_at_work((TILES, does), "until-asked", bell, 0, 1);
+        assert_eq!(seen.left, 0);
+        seen.visit
+    };
+    let tile = VISIT_NS + WAIT_NS;
+    let (rung, rest) = (Bell::All, u64::from(TILES / SMS) * VISIT_NS - COMES);
+    assert!(visit(Body::Deaf, rung) < VISIT_NS + tile);
+    assert!(visit(Body::Heard(rung.word()), rung) < VISIT_NS + tile);
+    assert!(visit(Body::Heard(0), rung) > rest);
+    assert!(visit(Body::Heard(rung.word()), Bell::Silent) > rest);
 }
