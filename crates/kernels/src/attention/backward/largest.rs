@@ -7,9 +7,10 @@
 
 use crate::attention::params::Element;
 use crate::attention::problem::Dtype;
+use crate::overlap::overlap;
 use heist_builder::{
-    Arch, BuildError, BuiltKernel, Global, Kernel, KernelSpec, On, Ptr, Val, bf16, block_reduce,
-    f16, kernel_params,
+    Arch, BuildError, BuiltKernel, Feature, Global, Kernel, KernelSpec, On, Ptr, Val, bf16,
+    block_reduce, f16, kernel_params,
 };
 
 kernel_params! {
@@ -53,9 +54,14 @@ pub(super) fn build(
 ) -> Result<BuiltKernel<LargestArgs>, BuildError> {
     KernelSpec::<LargestArgs>::new("attention_largest")
         .block(THREADS)
-        .build(arch, |k, args| match dtype {
-            Dtype::F16 => head::<f16>(k, &args, dim),
-            Dtype::Bf16 => head::<bf16>(k, &args, dim),
+        .build(arch, |k, args| {
+            if arch.supports(Feature::GridDependency) {
+                overlap(k);
+            }
+            match dtype {
+                Dtype::F16 => head::<f16>(k, &args, dim),
+                Dtype::Bf16 => head::<bf16>(k, &args, dim),
+            }
         })
 }
 
@@ -93,7 +99,7 @@ fn largest_bits<'k>(
         k.for_unrolled::<4>(0u32, own, |trip| {
             let row = trip.mul_add(apart, row);
             let at = from.at(row.mul_wide(args.k_row)).at(chunk * 8);
-            for word in at.cast::<u32>().load_vec_readonly::<4>() {
+            for word in at.cast::<u32>().load_vec::<4>() {
                 let halves = (word & 0x7FFF).max((word >> 16) & 0x7FFF);
                 largest.update(|largest| largest.max(halves));
             }

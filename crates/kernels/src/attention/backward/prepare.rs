@@ -7,9 +7,10 @@ use super::numbers::{Numbers, Sequences};
 use super::problem::Sums;
 use crate::attention::params::Element;
 use crate::attention::problem::Dtype;
+use crate::overlap::wait;
 use heist_builder::{
-    Arch, BuildError, BuiltKernel, Global, Group, Kernel, KernelSpec, On, Ptr, Val, bf16, f16,
-    kernel_params,
+    Arch, BuildError, BuiltKernel, Feature, Global, Group, Kernel, KernelSpec, On, Ptr, Val, bf16,
+    f16, kernel_params,
 };
 
 kernel_params! {
@@ -56,10 +57,11 @@ kernel_params! {
     }
 }
 
-/// Rows of a block: one to a warp.
-pub(super) const ROWS: u32 = 8;
-/// Elements that a lane takes at a time.
-const PIECE: u32 = 4;
+/// Rows of a block: a part of every block of queries of the main kernels.
+pub(super) const ROWS: u32 = 32;
+const WARPS: u32 = 8;
+/// Elements that a lane loads at a time: 16 bytes.
+const PIECE: u32 = 8;
 /// The level of a row that saw no key: its weights are zero.
 const NO_WEIGHT: f32 = 1e30;
 /// Bits of a fixed-point sum: one less than there are besides the sign, for what
@@ -79,27 +81,18 @@ pub(super) struct RowShape {
 /// Builds the kernel: [`ROWS`] rows along x, heads along y, sequences along z.
 pub(super) fn build(shape: RowShape, arch: Arch) -> Result<BuiltKernel<PrepareArgs>, BuildError> {
     KernelSpec::<PrepareArgs>::new("attention_prepare")
-        .block(32 * ROWS)
+        .block(32 * WARPS)
         .build(arch, |k, args| match shape.dtype {
-            Dtype::F16 => row::<f16>(k, &args, shape),
-            Dtype::Bf16 => row::<bf16>(k, &args, shape),
+            Dtype::F16 => rows::<f16>(k, &args, shape, arch),
+            Dtype::Bf16 => rows::<bf16>(k, &args, shape, arch),
         })
 }
 
-/// Calls `each` with the first elements of a lane's pieces of a row.
-pub(super) fn each_piece<'k>(k: &Kernel<'k>, dim: u32, each: impl Fn(Val<'k, u32>)) {
-    for first in (0..dim).step_by(32 * PIECE as usize) {
-        let col = k.lane() * PIECE + first;
-        let whole = first + 32 * PIECE <= dim;
-        k.if_(k.c(whole) | col.lt(dim), || each(col));
-    }
-}
-
-/// One row, by the warp that asks. Rows past the end of the sequence, up to the end of
-/// its last block, have no weight and no gradient.
-fn row<'k, T: Element>(k: &Kernel<'k>, args: &PrepareArgs<On<'k>>, shape: RowShape) {
+/// The rows of a block, some to a warp and as many of these at a time as it has lanes for. Rows past the end of the sequence, up to the end
+/// of its last block, have no weight and no gradient.
+fn rows<'k, T: Element>(k: &Kernel<'k>, args: &PrepareArgs<On<'k>>, shape: RowShape, arch: Arch) {
     let (head, sequence) = (k.block().y, k.block().z);
-    let place = (k.block().x * ROWS + k.warp()).named("row");
+    let first = (k.block().x * ROWS).named("first");
     let of = Sequences {
         ragged: shape.ragged,
         height: shape.numbers.height,
@@ -110,50 +103,91 @@ fn row<'k, T: Element>(k: &Kernel<'k>, args: &PrepareArgs<On<'k>>, shape: RowSha
         number_batch: args.number_batch,
     }
     .get(sequence);
-    let height = shape.numbers.height;
-    k.if_(place.lt(of.queries.div_ceil(height) * height), || {
-        let number = of.number + head * args.number_head + place;
-        let there = place.lt(of.queries);
-        let row = of.q_start + place;
-        let first =
-            sequence.mul_wide(args.q_batch) + row.mul_wide(args.q_row) + head.mul_wide(args.q_head);
-        let (delta, size) = (k.var(0.0f32), k.var(0.0f32));
-        each_piece(k, shape.head_dim, |col| {
-            let load = |from: Ptr<'k, Global, u16>| {
-                let at = from.cast::<T>().at(first).at(col);
-                at.load_vec_readonly::<{ PIECE as usize }>()
-                    .map(|value| value.cast::<f32>())
-            };
-            k.if_(there, || {
-                for (out, d_out) in load(args.out).into_iter().zip(load(args.d_out)) {
-                    delta.set(out.mul_add(d_out, delta.get()));
-                    size.set(size.get() + d_out.abs());
+    let (dim, height) = (shape.head_dim, shape.numbers.height);
+    k.if_(first.lt(of.queries.div_ceil(height) * height), || {
+        let number = of.number + head * args.number_head + first;
+        let (lanes, group) = match dim / PIECE {
+            ..=8 => (8, Group::Eight),
+            9..=16 => (16, Group::Sixteen),
+            _ => (32, Group::Warp),
+        };
+        let chunk = k.lane() % lanes;
+        let inside = k.c(dim == lanes * PIECE) | chunk.lt(dim / PIECE);
+        let col = (chunk * PIECE).min(dim - PIECE);
+        let line = sequence.mul_wide(args.q_batch) + head.mul_wide(args.q_head);
+        let trips = ROWS * lanes / (32 * WARPS);
+        // All loads before the first of them is waited for; those of rows that there are not give what nobody uses.
+        let loaded: Vec<_> = (0..trips)
+            .map(|trip| {
+                let place = (k.warp() * trips + trip) * (32 / lanes) + k.lane() / lanes;
+                let row = of.q_start + (first + place).min(of.queries - 1);
+                let at = line + row.mul_wide(args.q_row);
+                let load = |from: Ptr<'k, Global, u16>| {
+                    let from = from.at(at).at(col).cast::<u32>();
+                    from.load_vec::<4>()
+                };
+                (place, load(args.out), load(args.d_out))
+            })
+            .collect();
+        clear(k, args.sums.at(number.mul_wide(dim)), ROWS * dim);
+        let largest = (shape.sums == Sums::Fixed).then(|| {
+            // A block begins when all of the search for the largest have seen the end of what was launched before it: all but its
+            // results may be read before.
+            if !shape.ragged && arch.supports(Feature::GridDependency) {
+                wait(k);
+            }
+            largest(k, args, shape, [head, sequence])
+        });
+        for (place, out, d_out) in loaded {
+            let there = (first + place).lt(of.queries);
+            let (mut delta, mut size) = (k.c(0.0f32), k.c(0.0f32));
+            for (out, d_out) in out.into_iter().zip(d_out) {
+                for (out, d_out) in halves::<T>(out).into_iter().zip(halves::<T>(d_out)) {
+                    delta = out.mul_add(d_out, delta);
+                    size = size + d_out.abs();
+                }
+            }
+            let [delta, size] = [delta, size].map(|sum| {
+                let own = (inside & there).select(sum, 0.0);
+                own.sum(group)
+            });
+            k.if_(chunk.eq(0), || {
+                let number = number + place;
+                args.delta.at(number).store(delta);
+                let level = k.var(NO_WEIGHT);
+                k.if_(there, || {
+                    let line = sequence * args.lse_batch + head * args.lse_head;
+                    let lse = args.lse.at(line + of.q_start + first + place);
+                    let lse = lse.load();
+                    k.if_(lse.ne(f32::NEG_INFINITY), || {
+                        level.set(lse * std::f32::consts::LOG2_E);
+                    });
+                });
+                args.level.at(number).store(level.get());
+                if let Some([key, value]) = largest {
+                    // A quarter more, for rounding of weights and gradients.
+                    args.step.at(number).store(step(size * value * key * 2.5));
                 }
             });
-            let to = args.sums.at(number.mul_wide(shape.head_dim)).at(col);
-            to.store_vec([k.c(0.0f32); PIECE as usize]);
-        });
-        let delta = delta.get().sum(Group::Warp);
-        let size = size.get().sum(Group::Warp);
-        let largest =
-            (shape.sums == Sums::Fixed).then(|| largest(k, args, shape, [head, sequence]));
-        k.if_(k.lane().eq(0), || {
-            args.delta.at(number).store(delta);
-            let level = k.var(NO_WEIGHT);
-            k.if_(there, || {
-                let line = sequence * args.lse_batch + head * args.lse_head;
-                let lse = args.lse.at(line + row).load_readonly();
-                k.if_(lse.ne(f32::NEG_INFINITY), || {
-                    level.set(lse * std::f32::consts::LOG2_E);
-                });
-            });
-            args.level.at(number).store(level.get());
-            if let Some([key, value]) = largest {
-                // A quarter more, for rounding of weights and gradients.
-                args.step.at(number).store(step(size * value * key * 2.5));
-            }
-        });
+        }
     });
+}
+
+/// The two numbers of a word.
+fn halves<'k, T: Element>(word: Val<'k, u32>) -> [Val<'k, f32>; 2] {
+    [word, word >> 16].map(|word| word.cast::<u16>().bitcast::<T>().cast())
+}
+
+/// All threads of the block set so many numbers to zero.
+fn clear<'k>(k: &Kernel<'k>, from: Ptr<'k, Global, f32>, count: u32) {
+    let threads = 32 * WARPS;
+    for first in (0..count / 4).step_by(threads as usize) {
+        let index = k.thread_index() + first;
+        let whole = first + threads <= count / 4;
+        k.if_(k.c(whole) | index.lt(count / 4), || {
+            from.at(index * 4).store_vec([k.c(0.0f32); 4]);
+        });
+    }
 }
 
 /// The largest key and value of a query head's: a lane has those of a part, and NaNs are the largest of bits.
@@ -167,7 +201,7 @@ fn largest<'k>(
     let sequence = if shape.ragged { k.c(0) } else { sequence };
     let at = (sequence * kv_heads + head / args.group) * MOST_PARTS;
     let part = at + k.lane().min(args.parts - 1);
-    let both = args.largest.at(part * 2).load_vec_readonly::<2>();
+    let both = args.largest.at(part * 2).load_vec::<2>();
     both.map(|one| one.bitcast::<u32>().group_max(Group::Warp).bitcast())
 }
 

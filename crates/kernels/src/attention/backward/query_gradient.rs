@@ -1,7 +1,7 @@
 //! The gradient of the queries: accumulators, scaled and rounded.
 
 use super::numbers::{Sequence, Sequences};
-use super::prepare::{ROWS, RowShape, each_piece};
+use super::prepare::RowShape;
 use super::problem::Sums;
 use super::warpgroup::layout;
 use crate::attention::params::Element;
@@ -37,6 +37,11 @@ kernel_params! {
         scale: f32,
     }
 }
+
+/// Rows of a block: one to a warp.
+pub(super) const ROWS: u32 = 8;
+/// Elements that a lane takes at a time.
+const PIECE: u32 = 4;
 
 /// Builds the kernel: [`ROWS`] rows along x, heads along y, sequences along z.
 pub(super) fn build(
@@ -78,26 +83,53 @@ fn piece<'k, T: Element>(k: &Kernel<'k>, args: &QueryGradientArgs<On<'k>>, shape
             .at(number.mul_wide(shape.head_dim))
             .at(which * layout::PIECE);
         let [row, col] = layout::corner(shape.head_dim, which, thread);
+        // Two neighbours of each part become all eight of one part in four.
+        let col = col + (thread & 3) * 6;
         let factors = [0, 8].map(|down| factor(args, &shape, number + row + down));
         let way = layout::Way::of(shape.sums, shape.head_dim);
         let parts: Vec<_> = (0..layout::PARTS)
             .map(|part| layout::load(from, way, thread, part))
             .collect();
         for (at, factor) in factors.into_iter().enumerate() {
+            let words = parts.iter().map(|values| {
+                let pair = [values[2 * at], values[2 * at + 1]].map(|value| value * factor);
+                Val::pack_as::<T>(pair[0], pair[1]).bitcast::<u32>()
+            });
+            let words: Vec<_> = words.collect();
+            let words: Vec<_> = words.chunks_exact(4).map(whole_part).collect();
             let row = first + row + 8 * at as u32;
             k.if_(row.lt(of.queries), || {
                 let to = k.block().z.mul_wide(args.q_batch)
                     + (of.q_start + row).mul_wide(args.q_row)
                     + head.mul_wide(args.q_head);
                 let to = args.dq.cast::<T>().at(to).at(col);
-                for (part, values) in parts.iter().enumerate() {
-                    let pair = [values[2 * at], values[2 * at + 1]].map(|value| value * factor);
-                    let pair = Val::pack_as::<T>(pair[0], pair[1]);
-                    to.at(8 * part).cast::<T::Pair>().store(pair);
+                for (four, words) in words.iter().enumerate() {
+                    to.at(32 * four).cast::<u32>().store_vec(*words);
                 }
             });
         }
     });
+}
+
+/// Of four parts of which each of the four lanes of a row has a word, the one whose number is the lane's: 16 bytes to store.
+fn whole_part<'k>(words: &[Val<'k, u32>]) -> [Val<'k, u32>; 4] {
+    let k = words[0].kernel();
+    let odd = (k.lane() & 1).ne(0);
+    let upper = (k.lane() & 2).ne(0);
+    // Of the first part of each pair, or of the second, in odd lanes.
+    let [a, b] = [0, 2].map(|at| {
+        let other = odd.select(words[at], words[at + 1]).shuffle_xor(1u32);
+        [
+            odd.select(other, words[at]),
+            odd.select(words[at + 1], other),
+        ]
+    });
+    let others = [0, 1].map(|at| upper.select(a[at], b[at]).shuffle_xor(2u32));
+    let at = |at: usize| match at {
+        0 | 1 => upper.select(others[at], a[at]),
+        _ => upper.select(b[at - 2], others[at - 2]),
+    };
+    [at(0), at(1), at(2), at(3)]
 }
 
 /// Where the rows of a sequence are.
@@ -116,6 +148,15 @@ fn sequence<'k>(
         number_batch: args.number_batch,
     }
     .get(sequence)
+}
+
+/// Calls `each` with the first elements of a lane's pieces of a row.
+fn each_piece<'k>(k: &Kernel<'k>, dim: u32, each: impl Fn(Val<'k, u32>)) {
+    for first in (0..dim).step_by(32 * PIECE as usize) {
+        let col = k.lane() * PIECE + first;
+        let whole = first + 32 * PIECE <= dim;
+        k.if_(k.c(whole) | col.lt(dim), || each(col));
+    }
 }
 
 /// What a row's sums are multiplied with.

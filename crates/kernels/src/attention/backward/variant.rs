@@ -211,7 +211,7 @@ impl<'p> Common<'p> {
         let (kernel, grid) = match order {
             Order::Rows => (
                 query_gradient::build(self.rows(), target.arch)?,
-                self.grid(prepare::ROWS),
+                self.grid(query_gradient::ROWS),
             ),
             Order::Pieces => (
                 query_gradient::build_pieces(self.rows(), target.arch)?,
