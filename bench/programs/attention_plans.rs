@@ -6,7 +6,7 @@
 //! ```
 //!
 //! Sets are `decode` (20 shapes with what is chosen), `deal` (some of them with other
-//! shares and stages), `ways` (some of them and others at random with every plausible plan), `any` (others at random with what is chosen), `neighbours` (one key head a tile, two and four), `stages` (how much is on its way), `paged` (pages beside whole sequences), `tiny` (keys and values of 8 bits, whole and in pages), `spec` (2 to 16 queries), `short` (128 to 1024 tokens), `brief` (others at random), `narrow` (heads of 128, blocks of other sizes), `few` (fewer tiles than multiprocessors), `long` (2k to 8k), `one`
+//! shares and stages), `ways` (some of them and others at random with every plausible plan), `step` (some of them dealt to other numbers of blocks), `any` (others at random with what is chosen), `neighbours` (one key head a tile, two and four), `stages` (how much is on its way), `paged` (pages beside whole sequences), `tiny` (keys and values of 8 bits, whole and in pages), `spec` (2 to 16 queries), `short` (128 to 1024 tokens), `brief` (others at random), `narrow` (heads of 128, blocks of other sizes), `few` (fewer tiles than multiprocessors), `long` (2k to 8k), `one`
 //! (one sequence of 512 tokens), `backward` (gradients, for `bench/kernels/backward.py`) and `packed` (ten skewed batches, for `bench/kernels/packed.py`).
 
 use heist_builder::Arch;
@@ -346,6 +346,27 @@ fn ways(problem: &Problem) -> Set {
         );
         let again = decode_grid(problem, &eight, H200);
         try_out("8 warps", eight, again);
+    }
+    Set {
+        problem: problem.clone(),
+        arms,
+    }
+}
+
+/// Shares that begin and end with tiles, and others.
+fn in_step(problem: &Problem) -> Set {
+    let mut arms = vec![chosen(problem)];
+    let own = decode_shape(problem, H200);
+    let dealt = |blocks: u32, combine: Combine| Grid {
+        blocks,
+        least: (65536 / own.stage_bytes()).max(1),
+        combine,
+    };
+    for blocks in [128, 132, 256, 264] {
+        for (name, combine) in [("last", Combine::LastBlock), ("launch", Combine::Launch)] {
+            let plan = decode_plan(problem, own, dealt(blocks, combine), H200);
+            arms.push((format!("{blocks} {name}"), problem.clone(), plan));
+        }
     }
     Set {
         problem: problem.clone(),
@@ -909,6 +930,15 @@ fn sets(name: &str) -> Vec<Set> {
             .chain(any_decode(8, 18))
             .map(|problem| ways(&problem))
             .collect(),
+        "step" => some(&[5, 7, 8, 11, 16, 1, 2])
+            .into_iter()
+            .chain([
+                decode(8, 16, 1, 3968, 64, Dtype::Bf16),
+                decode(7, 64, 16, 12288, 128, Dtype::Bf16),
+                decode(8, 128, 8, 10496, 128, Dtype::F16),
+            ])
+            .map(|problem| in_step(&problem))
+            .collect(),
         "any" => any_decode(24, 19)
             .iter()
             .map(|problem| Set {
@@ -951,7 +981,7 @@ fn sets(name: &str) -> Vec<Set> {
             .into(),
         other => {
             eprintln!(
-                "`{other}` is no set: decode, deal, ways, any, neighbours, brief, combine, stages, paged, tiny, spec, short, narrow, levels, few, long, one, backward, packed"
+                "`{other}` is no set: decode, deal, ways, step, any, neighbours, brief, combine, stages, paged, tiny, spec, short, narrow, levels, few, long, one, backward, packed"
             );
             std::process::exit(2);
         }

@@ -227,6 +227,18 @@ impl<'k, S: StageSpec> BulkProducer<'_, 'k, S> {
         self.cursor.advance();
     }
 
+    /// Waits for an empty stage and hands it over as it is: memory that consumers use as they like
+    /// until they give it back. What they write there must be fenced
+    /// ([`fence_async_shared`](Kernel::fence_async_shared)) before that.
+    #[track_caller]
+    pub fn lend(&self) {
+        let BulkPipeline { full, empty, .. } = self.pipeline;
+        let stage = self.cursor.stage();
+        empty.at(stage).wait_for_copies(self.cursor.parity());
+        full.at(stage).arrive();
+        self.cursor.advance();
+    }
+
     /// Waits until every stage has been consumed, so that the block can exit.
     #[track_caller]
     pub fn drain(&self) {

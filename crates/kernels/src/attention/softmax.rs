@@ -128,8 +128,9 @@ impl<'k> Softmax<'k> {
     pub(crate) fn admit(&self, scores: &WarpTile<'k>, results: &WarpTile<'k>) {
         let k = self.k;
         let highest: Vec<[Val<'k, f32>; 2]> = (0..self.rows.len())
-            .map(|m| row_maxima(scores, m).map(|max| max.group_max(Group::Four) * self.scale))
+            .map(|m| row_maxima(scores, m).map(|max| max * self.scale))
             .collect();
+        // A lane looks at its own scores: what the four of a row have is brought together where one needs it.
         let over = self
             .rows
             .iter()
@@ -144,7 +145,7 @@ impl<'k> Softmax<'k> {
             for (m, (rows, highest)) in self.rows.iter().zip(&highest).enumerate() {
                 let mut factors = [k.c(1.0f32); 2];
                 for (at, (row, &highest)) in rows.iter().zip(highest).enumerate() {
-                    let level = row.level.get().max(highest);
+                    let level = row.level.get().max(highest.group_max(Group::Four));
                     factors[at] = (row.level.get() - level).exp2_approx();
                     row.level.set(level);
                     row.sum.update(|sum| sum * factors[at]);

@@ -4,7 +4,7 @@
 use super::DecodeArgs;
 use super::append;
 use super::combine::{Parts, by_last_block};
-use super::rows::Rows;
+use super::rows::{Rows, scales};
 use super::shape::{Combine, DecodeShape, PANEL, Spec, Storage};
 use super::work::{Part, Work};
 use crate::attention::meeting::Meeting;
@@ -58,6 +58,10 @@ pub(super) fn emit<'k, T: Element, M: Element>(
         shape.head_dim,
         shape.query_layout(),
     ));
+    if shape.ragged() && combine == Combine::Launch {
+        // All that was launched before has ended: the blocks that combine set out, and wait for the parts.
+        k.launch_dependents();
+    }
     let work = Work::new(k, shape, args, scores);
     let begin = (k.block().x * work.share).named("begin");
     let warp = k.warp_uniform();
@@ -91,7 +95,12 @@ pub(super) fn emit<'k, T: Element, M: Element>(
                     false => one,
                 };
                 k.if_(one, || {
-                    work.each_part(at, begin, |part| copies.part(part));
+                    work.each_part(at, begin, |part| {
+                        copies.part(part);
+                        if shape.merges_in_stage() {
+                            copies.fill.lend();
+                        }
+                    });
                     copies.fill.drain();
                 });
                 k.sync_warp();
@@ -103,9 +112,10 @@ pub(super) fn emit<'k, T: Element, M: Element>(
                 }
                 let stages = ring.consumer();
                 work.each_part(at, begin, |part| {
+                    let own = (warp, scales(shape, args, part, warp));
                     fill(part, &queries);
                     meeting.meet();
-                    let rows = Rows::<M>::new(k, shape, args, scores, part, &queries, warp);
+                    let rows = Rows::<M>::new(k, shape, args, scores, part, &queries, own);
                     let on_rows = |stage: &SharedTile<'k, f16>, first, masked| {
                         on_stage(&rows, stage, first, masked);
                     };
@@ -115,7 +125,21 @@ pub(super) fn emit<'k, T: Element, M: Element>(
                     };
                     products(k, shape, args, part, &stages, (&on_rows, &on_new), &meeting);
                     let slot = slot(part, begin, k.block().x);
-                    rows.merge_and_store::<T>(args, scores, part, (warp, slot), || meeting.meet());
+                    let store = |lent: Option<&SharedTile<'k, f16>>| {
+                        let meet = || meeting.meet();
+                        rows.merge_and_store::<T>(args, scores, part, (warp, slot), lent, meet);
+                    };
+                    match shape.merges_in_stage() {
+                        false => store(None),
+                        true => stages.consume(|stage| {
+                            if !shape.ragged() {
+                                // One lane of a warp gave the stage back, and racecheck has to see that all have read it.
+                                meeting.meet();
+                            }
+                            store(Some(&stage));
+                            k.fence_async_shared();
+                        }),
+                    }
                     // Nobody reads what the next part's queries and sums replace.
                     meeting.meet();
                     if combine == Combine::LastBlock {

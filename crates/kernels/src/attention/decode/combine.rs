@@ -10,6 +10,7 @@ use crate::attention::params::Element;
 use crate::attention::problem::Output;
 use crate::attention::score::Scores;
 use crate::attention::softmax::NO_LEVEL;
+use crate::overlap::wait;
 use heist_builder::{Group, Kernel, On, Val, Var};
 use std::f32::consts::{LN_2, LOG2_E};
 
@@ -25,6 +26,10 @@ pub(super) fn emit<'k, T: Element>(
     scores: &Scores<'_, 'k>,
 ) {
     let work = Work::new(k, shape, args, scores);
+    if shape.ragged() {
+        // Lengths were there before the launch that writes the parts, which begins by itself.
+        wait(k);
+    }
     let block = k.block().y;
     let (begin, end) = (block * work.share, (block + 1) * work.share);
     k.if_(end.lt(work.total), || {

@@ -3,7 +3,7 @@
 
 use crate::attention::epilogue::MergeShape;
 use crate::attention::softmax::Softmax;
-use heist_builder::{Kernel, Ptr, Shared, Val, WarpTile};
+use heist_builder::{Kernel, Ptr, Shared, SharedTile, Val, WarpTile, f16};
 use std::ops::Range;
 
 /// The shared memory of a merge, as a lane sees it: lane by lane, since the same lane of another warp holds the same
@@ -16,21 +16,28 @@ pub(super) struct Merge<'a, 'k> {
     softmax: &'a Softmax<'k>,
     results: &'a WarpTile<'k>,
     words: Ptr<'k, Shared, f32>,
+    /// In how many rounds shares are sent: as many as leave room for each.
+    rounds: u32,
 }
 
 impl<'a, 'k> Merge<'a, 'k> {
-    /// Of warp number `warp`.
+    /// Of warp number `warp`, in a stage that was lent for it, or else in memory of its own.
     pub(super) fn new(
         k: &Kernel<'k>,
         MergeShape { down, across }: MergeShape,
         warp: Val<'k, u32>,
-        softmax: &'a Softmax<'k>,
-        results: &'a WarpTile<'k>,
+        (softmax, results): (&'a Softmax<'k>, &'a WarpTile<'k>),
+        (lent, rounds): (Option<&SharedTile<'k, f16>>, u32),
     ) -> Self {
         let (rows, cols) = results.shape();
-        let total =
-            across as usize * Self::states(softmax) + (across as usize - 1) * 4 * rows * cols;
-        let memory = k.shared::<f32>("merge", (total as u32 * down * 32).max(1));
+        let values = (across as usize - 1) * 4 * rows * cols;
+        let total = across as usize * Self::states(softmax) + values / rounds as usize;
+        let memory = match lent {
+            Some(stage) => stage.chunk(0u32, 0u32).cast::<f32>(),
+            None => k
+                .shared::<f32>("merge", (total as u32 * down * 32).max(1))
+                .ptr(),
+        };
         let first = (warp % down).mul_add(total as u32 * 32, k.lane());
         Merge {
             k: *k,
@@ -38,7 +45,8 @@ impl<'a, 'k> Merge<'a, 'k> {
             own: warp / down,
             softmax,
             results,
-            words: memory.ptr().at(first),
+            words: memory.at(first),
+            rounds,
         }
     }
 
@@ -54,12 +62,19 @@ impl<'a, 'k> Merge<'a, 'k> {
         from(number as usize)..from(number as usize + 1)
     }
 
-    /// Where the values of a share are that come from the warp which is number `rank` among the others.
-    fn values(&self, share: u32, rank: Val<'k, u32>) -> Ptr<'k, Shared, f32> {
+    /// The shares of a round.
+    fn round(&self, number: u32) -> Range<u32> {
+        let from = |number: u32| number * self.across / self.rounds;
+        from(number)..from(number + 1)
+    }
+
+    /// Where the values of a share of a round are that come from the warp which is number `rank` among the others.
+    fn values(&self, round: u32, share: u32, rank: Val<'k, u32>) -> Ptr<'k, Shared, f32> {
         let rows = self.results.shape().0;
         let (columns, others) = (self.share(share), self.across as usize - 1);
-        let before =
-            self.across as usize * Self::states(self.softmax) + others * 4 * rows * columns.start;
+        let first = self.share(self.round(round).start).start;
+        let before = self.across as usize * Self::states(self.softmax)
+            + others * 4 * rows * (columns.start - first);
         let each = (4 * rows * columns.len() * 32) as u32;
         self.words.at(32 * before).at(rank * each)
     }
@@ -70,20 +85,56 @@ impl<'a, 'k> Merge<'a, 'k> {
         (0..rows).flat_map(move |m| columns.clone().map(move |n| (m, n)))
     }
 
-    /// Gives every warp what the others have of its share. `meet` is where all of them wait for each other.
-    pub(super) fn send(&self, meet: impl Fn()) {
+    /// Gives every warp what the others have of its share, round by round, and calls `then` with the columns of a share that is added up,
+    /// once for each that a warp can have, and with what `joined` gives when all levels and sums are. `meet` is where all of them wait for
+    /// each other.
+    pub(super) fn merge<N>(
+        &self,
+        meet: impl Fn(),
+        joined: impl Fn() -> N,
+        then: impl Fn(Range<usize>, &N),
+    ) {
         if self.across == 1 {
-            return;
+            let columns = self.share(0);
+            return then(columns, &joined());
         }
+        self.send_states();
+        self.send(0);
+        meet();
+        let factors = self.join();
+        let joined = joined();
+        for round in 0..self.rounds {
+            if round > 0 {
+                meet();
+                self.send(round);
+                meet();
+            }
+            for share in self.round(round) {
+                let columns = self.share(share);
+                if columns.is_empty() {
+                    continue;
+                }
+                self.k.if_(self.own.eq(share), || {
+                    self.add_up(round, share, &factors);
+                    then(columns.clone(), &joined);
+                });
+            }
+        }
+    }
+
+    fn send_states(&self) {
         let states = Self::states(self.softmax);
         let to = self.words.at(self.own * (32 * states as u32));
         let rows = self.softmax.rows.iter().flatten();
         for (index, state) in rows.flat_map(|row| [row.level, row.sum]).enumerate() {
             to.at(32 * index).store(state.get());
         }
-        for share in 0..self.across {
+    }
+
+    fn send(&self, round: u32) {
+        for share in self.round(round) {
             self.k.if_(self.own.ne(share), || {
-                let to = self.values(share, self.own - self.own.gt(share).to_u32());
+                let to = self.values(round, share, self.own - self.own.gt(share).to_u32());
                 let blocks = self.blocks(share);
                 let blocks = blocks.filter_map(|(m, n)| self.results.block(m, n));
                 for (index, value) in blocks.flat_map(|block| block.get()).enumerate() {
@@ -91,32 +142,10 @@ impl<'a, 'k> Merge<'a, 'k> {
                 }
             });
         }
-        meet();
-    }
-
-    /// Adds up this warp's share, and calls `then` with its columns: once for each that a warp can have.
-    pub(super) fn each_share(&self, factors: &[Vec<Val<'k, f32>>], then: impl Fn(Range<usize>)) {
-        for share in 0..self.across {
-            let columns = self.share(share);
-            if columns.is_empty() {
-                continue;
-            }
-            let work = || {
-                self.add_up(share, factors);
-                then(columns.clone());
-            };
-            match self.across {
-                1 => work(),
-                _ => self.k.if_(self.own.eq(share), work),
-            }
-        }
     }
 
     /// Brings rows to the levels and sums of all warps; what brings each warp's results to these, for each row.
-    pub(super) fn join(&self) -> Vec<Vec<Val<'k, f32>>> {
-        if self.across == 1 {
-            return Vec::new();
-        }
+    fn join(&self) -> Vec<Vec<Val<'k, f32>>> {
         let states = Self::states(self.softmax) as u32;
         let all = |word: usize| -> Vec<Val<'k, f32>> {
             let each =
@@ -141,13 +170,10 @@ impl<'a, 'k> Merge<'a, 'k> {
     }
 
     /// Adds up the columns of a share, in the order of the warps.
-    fn add_up(&self, share: u32, factors: &[Vec<Val<'k, f32>>]) {
-        let others: Vec<_> = (0..self.across.saturating_sub(1))
-            .map(|rank| self.values(share, self.k.c(rank)))
+    fn add_up(&self, round: u32, share: u32, factors: &[Vec<Val<'k, f32>>]) {
+        let others: Vec<_> = (0..self.across - 1)
+            .map(|rank| self.values(round, share, self.k.c(rank)))
             .collect();
-        if factors.is_empty() {
-            return;
-        }
         for (index, (m, n)) in self.blocks(share).enumerate() {
             let Some(block) = self.results.block(m, n) else {
                 continue;

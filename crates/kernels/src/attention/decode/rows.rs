@@ -13,7 +13,7 @@ use crate::attention::problem::Output;
 use crate::attention::score::{Rules, ScoreRow, Scores, modify};
 use crate::attention::softmax::{Row, Softmax};
 use heist_builder::{
-    ASource, Accumulator, FragmentA, Global, Kernel, On, Ptr, SharedTile, Val, WarpTile,
+    ASource, Accumulator, FragmentA, Global, Kernel, On, Ptr, SharedTile, Val, WarpTile, f16,
 };
 use std::ops::Range;
 
@@ -41,11 +41,11 @@ pub(super) struct Rows<'k, T: Element> {
 }
 
 /// Where the left fragments of the scores are.
-enum Queries<'k, T: Element> {
-    /// Loaded again for each stage.
-    Shared(ASource<'k, T>),
-    /// Kept: one for each 16 elements.
-    Registers(Vec<FragmentA<'k, T>>),
+struct Queries<'k, T: Element> {
+    /// In registers, those of the first 16 rows, one for each 16 elements; of wide heads none.
+    kept: Vec<FragmentA<'k, T>>,
+    /// In shared memory, from where the others are loaded again for each stage.
+    source: ASource<'k, T>,
 }
 
 /// Fills the tile of queries: `threads` threads, of which this is number `thread`. Rows
@@ -79,8 +79,29 @@ pub(super) fn fill_queries<'k, T: Element>(
     }
 }
 
+/// The first row of the tile that a warp has.
+fn first_row<'k>(shape: &DecodeShape, warp: Val<'k, u32>) -> Val<'k, u32> {
+    warp % shape.down * (16 * shape.row_blocks)
+}
+
+/// The factors of the keys and values of a warp's rows, where these have 8 bits: asked for before the warps meet, so that nobody waits for them.
+pub(super) fn scales<'k>(
+    shape: &DecodeShape,
+    args: &DecodeArgs<On<'k>>,
+    part: &Part<'k>,
+    warp: Val<'k, u32>,
+) -> Option<[Val<'k, f32>; 2]> {
+    match shape.cache {
+        Cache::Same | Cache::Latent => None,
+        Cache::E4m3 => {
+            let head = part.key_head(first_row(shape, warp));
+            Some([args.k_scale, args.v_scale].map(|scales| scales.at(head).load()))
+        }
+    }
+}
+
 impl<'k, T: Element> Rows<'k, T> {
-    /// Of warp number `warp`, over queries that lie in shared memory.
+    /// Of warp number `warp`, with the factors of its keys and values, over queries that lie in shared memory.
     pub(super) fn new(
         k: &Kernel<'k>,
         shape: &DecodeShape,
@@ -88,16 +109,18 @@ impl<'k, T: Element> Rows<'k, T> {
         scores: &Scores<'_, 'k>,
         part: &Part<'k>,
         queries: &SharedTile<'k, T>,
-        warp: Val<'k, u32>,
+        (warp, scales): (Val<'k, u32>, Option<[Val<'k, f32>; 2]>),
     ) -> Self {
-        let (down, across) = (warp % shape.down, warp / shape.down);
-        let row = down * (16 * shape.row_blocks);
+        let row = first_row(shape, warp);
+        let across = warp / shape.down;
         let source = queries.a_rows(row);
-        let queries = if shape.row_blocks == 1 && shape.head_dim <= 128 {
-            let steps = 0..shape.head_dim / 16;
-            Queries::Registers(steps.map(|step| source.fragment(0, step)).collect())
-        } else {
-            Queries::Shared(source)
+        let steps = match shape.head_dim <= 128 {
+            true => 0..shape.head_dim / 16,
+            false => 0..0,
+        };
+        let queries = Queries {
+            kept: steps.map(|step| source.fragment(0, step)).collect(),
+            source,
         };
         let mask = part.sequence.mask(shape, args);
         let [head, head_row] = part.own(row);
@@ -120,13 +143,9 @@ impl<'k, T: Element> Rows<'k, T> {
             })
         };
         let rules = |m: u32| Some([rule(16 * m)?, rule(16 * m + 8)?]);
-        let of_head = |scales: Ptr<'k, Global, f32>| scales.at(part.key_head(row)).load();
-        let (scale, value_scale) = match shape.cache {
-            Cache::Same | Cache::Latent => (args.scale, None),
-            Cache::E4m3 => (
-                args.scale * of_head(args.k_scale),
-                Some(of_head(args.v_scale)),
-            ),
+        let (scale, value_scale) = match scales {
+            None => (args.scale, None),
+            Some([key, value]) => (args.scale * key, Some(value)),
         };
         Rows {
             k: *k,
@@ -239,35 +258,35 @@ impl<'k, T: Element> Rows<'k, T> {
 
     /// The left fragment of a block of 16 rows and 16 elements.
     pub(super) fn queries(&self, block: u32, step: u32) -> FragmentA<'k, T> {
-        match &self.queries {
-            Queries::Shared(source) => source.fragment(block, step),
-            Queries::Registers(kept) => kept[step as usize],
+        match self.queries.kept.get(step as usize) {
+            Some(&kept) if block == 0 => kept,
+            _ => self.queries.source.fragment(block, step),
         }
     }
 
     /// Brings together what warps with the same rows have, normalises it, and writes results and log-sum-exps: of a whole
-    /// tile, or of a part of one to a slot. `meet` is where all warps meet.
+    /// tile, or of a part of one to a slot. `meet` is where all warps meet; `lent` is a stage that nothing is copied to.
     pub(super) fn merge_and_store<O: Element>(
         &self,
         args: &DecodeArgs<On<'k>>,
         scores: &Scores<'_, 'k>,
         part: &Part<'k>,
         (warp, slot): (Val<'k, u32>, Val<'k, u32>),
+        lent: Option<&SharedTile<'k, f16>>,
         meet: impl Fn(),
     ) {
         let shape = MergeShape {
             down: self.shape.down,
             across: self.shape.across(),
         };
-        let merge = Merge::new(&self.k, shape, warp, &self.softmax, &self.results);
-        merge.send(meet);
-        let factors = merge.join();
-        let normalisers = self.normalisers(args, scores, part);
-        merge.each_share(&factors, |columns| {
+        let own = (&self.softmax, &self.results);
+        let merge = Merge::new(&self.k, shape, warp, own, (lent, self.shape.merge_rounds()));
+        let normalisers = || self.normalisers(args, scores, part);
+        merge.merge(meet, normalisers, |columns, normalisers| {
             self.k.if_else(
                 part.whole(),
-                || self.store::<O>(args, part, &columns, &normalisers),
-                || self.store_part(args, part, slot, &columns, &normalisers),
+                || self.store::<O>(args, part, &columns, normalisers),
+                || self.store_part(args, part, slot, &columns, normalisers),
             );
         });
     }

@@ -313,9 +313,34 @@ impl DecodeShape {
     /// for the stages' alignment.
     pub(in crate::attention) fn other_bytes(&self) -> u32 {
         let queries = 2 * self.rows() * (self.head_dim + 8);
-        let across = self.across();
-        let merged = 4 * self.rows() * ((across - 1) * self.head_dim + 8 * across);
+        let merged = match self.merges_in_stage() {
+            true => 0,
+            false => self.merge_bytes(1),
+        };
         queries + merged + 2048
+    }
+
+    /// Bytes in which warps with the same rows bring together what they have, in so many rounds.
+    fn merge_bytes(&self, rounds: u32) -> u32 {
+        let across = self.across();
+        4 * self.rows() * ((across - 1) * self.head_dim / rounds + 8 * across)
+    }
+
+    /// In how many rounds they do so: in as few as a stage has room for.
+    pub(super) fn merge_rounds(&self) -> u32 {
+        let two = self.cache != Cache::Latent
+            && self.across() > 1
+            && self.head_dim.is_multiple_of(32)
+            && self.merge_bytes(1) > self.stage_bytes()
+            && self.merge_bytes(2) <= self.stage_bytes();
+        1 + u32::from(two)
+    }
+
+    /// Whether they do so in a stage, which is no key block then: a block with less memory leaves room for another, or for a stage.
+    pub(super) fn merges_in_stage(&self) -> bool {
+        self.cache != Cache::Latent
+            && self.across() > 1
+            && self.merge_bytes(self.merge_rounds()) <= self.stage_bytes()
     }
 
     /// Bytes of shared memory, about: no less than what a block has.

@@ -373,7 +373,15 @@ fn steps<P: Parameters<DecodeArgs>>(
     let kernel = built(&key("attend"), || {
         build::<P>(shape, grid.combine, dtype, scoring, target.arch)
     })?;
-    steps.push(Step::shared(&kernel, grid.blocks, args()));
+    let mut step = Step::shared(&kernel, grid.blocks, args());
+    step.overlaps &= shape.overlaps(scoring);
+    if step.overlaps && grid.combine == Combine::Launch {
+        // A multiprocessor to itself: blocks of the next step, which the launch in between lets begin, would take the room of two beside
+        // the first of these that end. 8 to 20 in a hundred slower.
+        let half = target.arch.limits().shared_opt_in / 2;
+        step.launch.dynamic_shared = step.launch.dynamic_shared.max(half);
+    }
+    steps.push(step);
     if grid.combine == Combine::Launch {
         let kernel = built(&key("combine"), || {
             build_combine::<P>(shape, dtype, scoring, target.arch)
@@ -429,6 +437,61 @@ mod tests {
             let refused = decode_plan(&problem, shape, cut, target).expect_err("it cuts tiles");
             assert!(refused.to_string().contains("combined"), "{refused}");
         }
+    }
+
+    /// Shares begin and end with tiles where that takes about all multiprocessors, whether lengths are known or not; else all have as much.
+    #[test]
+    fn shares_keep_in_step_with_tiles() {
+        let target = Target {
+            arch: Arch::SM_90A,
+            sms: 132,
+        };
+        let blocks = |batch: u32, heads: u32, paged: bool| {
+            let mut problem = Problem::ragged(vec![(1, 16384); batch as usize], heads, 128);
+            match paged {
+                true => problem.page_size = Some(16),
+                false => {
+                    problem.lengths = Lengths::Same {
+                        batch,
+                        queries: 1,
+                        keys: 16384,
+                    };
+                }
+            }
+            let shape = decode_shape(&problem, target);
+            decode_grid(&problem, &shape, target).blocks
+        };
+        // 64 tiles, of two heads where they adjoin: two shares each. 100 tiles: no number of shares suits.
+        assert_eq!(blocks(8, 16, true), 128);
+        assert_eq!(blocks(4, 16, false), 128);
+        assert_eq!(blocks(100, 2, true), 132);
+        // One tile: a share each, as even as its 256 key blocks allow.
+        assert_eq!(blocks(1, 1, false), 128);
+    }
+
+    /// A launch whose parts a second one combines has its multiprocessors to itself, where the next step may begin before it ends.
+    #[test]
+    fn parts_for_a_launch_are_written_by_one_block_a_multiprocessor() {
+        let target = Target {
+            arch: Arch::SM_90A,
+            sms: 132,
+        };
+        let mut problem = Problem::new(1, 64, 1, 128);
+        problem.kv_heads = 8;
+        problem.lengths = Lengths::Same {
+            batch: 1,
+            queries: 1,
+            keys: 32768,
+        };
+        let steps = Decode.plan(&problem, None, target).expect("a plan").steps;
+        assert_eq!(steps.len(), 2);
+        let room = target.arch.limits().shared_opt_in;
+        assert!(steps[0].overlaps && 2 * steps[0].launch.dynamic_shared >= room);
+        // Packed sequences wait for what was launched before; what combines their parts need not.
+        let mut packed = Problem::ragged(vec![(1, 65536); 8], 64, 128);
+        packed.kv_heads = 8;
+        let steps = Decode.plan(&packed, None, target).expect("a plan").steps;
+        assert_eq!([steps[0].overlaps, steps[1].overlaps], [false, true]);
     }
 
     /// A step with one key more launches the kernel of the step before; other scores and heads have others.
