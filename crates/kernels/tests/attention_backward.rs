@@ -156,6 +156,37 @@ fn on_warpgroups() {
 
 /// Whole numbers add up to the same in every order: whatever the schedule, and so
 /// whatever the order in which blocks run, the bits are the same.
+/// The rows are prepared while the largest keys are searched for, by a launch that lets the next begin only when all before it has ended;
+/// what that one writes is read behind the wait, and no kernel behind these begins early.
+#[test]
+fn rows_are_prepared_beside_the_search_for_the_largest() {
+    let target = common::device("sim:h200").1;
+    let mut problem = Backward {
+        attention: Problem::new(1, 2, 256, 64),
+        sums: Sums::Fixed,
+    };
+    let overlaps = |job: &Job| {
+        job.steps
+            .iter()
+            .map(|step| step.overlaps)
+            .collect::<Vec<_>>()
+    };
+    let job_of = |problem: &Backward| job(problem, "wgmma", target);
+    let fixed = job_of(&problem);
+    assert_eq!(overlaps(&fixed), [true, true, false, false]);
+    common::waits_before_it_touches(&fixed.steps[0], &fixed.name);
+    let text = fixed.steps[0].ptx();
+    let [wait, lets] = ["griddepcontrol.wait", "griddepcontrol.launch_dependents"];
+    assert!(text.find(wait) < text.find(lets), "{text}");
+    let text = fixed.steps[1].ptx();
+    let (before, after) = text.split_once(wait).expect("it waits");
+    // The largest keys, and the units that follow from them.
+    assert!(!text.contains(lets) && !text.contains("ld.global.nc"));
+    assert!(!before.contains("ld.global.v2.f32") && after.contains("ld.global.v2.f32"));
+    problem.sums = Sums::Float;
+    assert_eq!(overlaps(&job_of(&problem)), [false; 3]);
+}
+
 #[test]
 fn fixed_point_sums_do_not_depend_on_the_order() {
     let (device, target) = common::device("sim:h200");
