@@ -1,7 +1,7 @@
 //! Fits the constants of the model that chooses tiles to measured times.
 //!
 //! ```text
-//! cargo run -p heist-bench --bin gemm_fit -- COLD HOT [--turns N] [--each]
+//! cargo run -p heist-bench --bin gemm_fit -- COLD HOT [--turns N] [--each] [--only CONSTANT]...
 //! ```
 //!
 //! A line of `COLD` is a measured plan of a bf16 product: m, n, k, the tiles, microseconds, and cuBLAS's
@@ -9,7 +9,8 @@
 //! and again (`--hot 16`). The geometric mean of both counts. Every other shape is fitted to; the
 //! others show whether the constants hold. Told are, for the constants as they are and as fitted: how much longer
 //! what the model chooses of the measured plans takes than the best of them, its speed over cuBLAS, the
-//! error of the modelled times. `--each` tells every kind of plan and the worst shapes. Constants are varied one after the other.
+//! error of the modelled times. `--each` tells every kind of plan and the worst shapes. Constants are varied one after the other, all or those
+//! that `--only` names.
 
 use heist_builder::Arch;
 use heist_kernels::Target;
@@ -85,7 +86,7 @@ macro_rules! fields {
 
 /// The constants that are varied. The clock is that of the GPU.
 const FIELDS: &[Field] = &fields![
-    product least_product shared l2 row outside latency far first crowded alone beat astride row_astride sectors row_sectors apart tile tile_rows turned next moved rest memory sums sums_turned second meeting met cluster many launch
+    product least_product shared l2 row outside latency far first crowded alone beat astride row_astride sectors row_sectors apart tile tile_rows turned next turn rest memory sums sums_turned second meeting met cluster many launch
 ];
 
 impl Shape {
@@ -138,11 +139,12 @@ fn loss(shapes: &[&Shape], costs: &Costs) -> f64 {
 }
 
 /// Varies one constant after the other by less and less.
-fn fit(shapes: &[&Shape], from: Costs, turns: usize) -> Costs {
+fn fit(shapes: &[&Shape], from: Costs, turns: usize, only: &[String]) -> Costs {
     let (mut costs, mut least, mut step) = (from, loss(shapes, &from), 0.1);
     for _ in 0..turns {
         let before = least;
-        for (_, field) in FIELDS {
+        let varied = |name: &str| only.is_empty() || only.iter().any(|one| one == name);
+        for (_, field) in FIELDS.iter().filter(|(name, _)| varied(name)) {
             for factor in [1.0 + step, 1.0 / (1.0 + step)] {
                 let mut other = costs;
                 *field(&mut other) *= factor;
@@ -194,10 +196,17 @@ fn tell_each(shapes: &[&Shape], costs: &Costs) {
                 cluster,
                 blocks,
                 swapped,
+                pingpong,
                 ..
             } = plan.tiling;
+            let turned = if pingpong {
+                " pingpong"
+            } else if swapped {
+                " swapped"
+            } else {
+                ""
+            };
             let shared = if split > 1 { " shares" } else { "" };
-            let turned = if swapped { " swapped" } else { "" };
             let kind = format!("{rows} rows*{blocks}{turned}{shared} cluster {cluster}");
             kinds.entry(kind).or_default().push(plan.us / time);
         }
@@ -236,16 +245,18 @@ fn tell_each(shapes: &[&Shape], costs: &Costs) {
 
 fn main() -> Result<(), Box<dyn std::error::Error>> {
     let (mut files, mut turns, mut each) = (Vec::new(), 60, false);
+    let mut only = Vec::new();
     let mut words = std::env::args().skip(1);
     while let Some(word) = words.next() {
         match word.as_str() {
             "--turns" => turns = words.next().ok_or("--turns needs a number")?.parse()?,
             "--each" => each = true,
+            "--only" => only.extend(words.next()),
             _ => files.push(std::fs::read_to_string(word)?),
         }
     }
     let [cold, hot] = &files[..] else {
-        return Err("usage: gemm_fit COLD HOT [--turns N] [--each]".into());
+        return Err("usage: gemm_fit COLD HOT [--turns N] [--each] [--only CONSTANT]...".into());
     };
     let all = read(cold, hot)?;
     let half = |odd: usize| all.iter().skip(odd).step_by(2).collect::<Vec<_>>();
@@ -259,10 +270,10 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
     }
     tell("as it is, one half", &known, &H200);
     tell("as it is, the other", &others, &H200);
-    let half = fit(&known, H200, turns);
+    let half = fit(&known, H200, turns, &only);
     tell("fitted to one half", &known, &half);
     tell("fitted to one half, the other", &others, &half);
-    let mut whole = fit(&every, H200, turns);
+    let mut whole = fit(&every, H200, turns, &only);
     tell("fitted to all", &every, &whole);
     if each {
         tell_each(&every, &whole);

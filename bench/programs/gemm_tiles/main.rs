@@ -8,7 +8,7 @@
 //! A set is `tiles` (every tile shape that may suit, from which the constants of
 //! the model were taken), `orders` (clusters, orders, sources and types for larger
 //! ones), `widths` (for each number of tiles across the narrowest ones, alone and in clusters), `near` (what the model
-//! finds fastest, and the fastest of every kind of tile), `kinds` (what it chooses, and the fastest of a few other kinds), `many` (up to 72 that it finds at most 1.6 times as slow, three of each kind), `small` (few rows), `chosen` (what the model chooses), `tiny` (8-bit floats: what
+//! finds fastest, and the fastest of every kind of tile), `kinds` (what it chooses, and the fastest of a few other kinds), `many` (up to 72: the 24 that it finds fastest, and three of each kind that it finds at most 1.6 times as slow), `small` (few rows), `chosen` (what the model chooses), `tiny` (8-bit floats: what
 //! it chooses first, then every tile shape), `groups` (grouped multiplications, in every
 //! variant), `random-groups` (drawn at random: what is chosen, then tile shapes), `scaled-groups` (those of 8-bit floats: what is chosen, then tile shapes) or
 //! `experts` (layers of experts, in pairs of tile shapes). Shapes are from models, and odd
@@ -330,15 +330,16 @@ fn many(problem: &Gemm, slower: f64, most: usize) -> Vec<Tiling> {
             cluster,
             blocks,
             swapped,
+            pingpong,
             ..
         } = *tiling;
-        (rows, depth, split > 1, cluster, blocks, swapped)
+        (rows, depth, split > 1, cluster, blocks, swapped, pingpong)
     };
     let (mut seen, mut kept) = (HashMap::new(), Vec::new());
     for (number, (time, tiling)) in all.iter().enumerate() {
         let count = seen.entry(kind(tiling)).or_insert(0);
         *count += 1;
-        if number < 8 || (*count <= 3 && *time <= least * slower) {
+        if number < 24 || (*count <= 3 && *time <= least * slower) {
             kept.push(*tiling);
         }
     }

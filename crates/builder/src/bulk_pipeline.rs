@@ -254,6 +254,12 @@ impl<'k, S: StageSpec> BulkProducer<'_, 'k, S> {
 }
 
 impl<'k, S: StageSpec> BulkConsumer<'_, 'k, S> {
+    /// Passes over stages that other warps consume, where each stage is for some of them. It holds none back.
+    #[track_caller]
+    pub fn skip(&self, stages: Val<'k, u32>) {
+        self.cursor.advance_by(stages);
+    }
+
     /// Waits for the next stage, works on it, and gives it back.
     #[track_caller]
     pub fn consume<R>(&self, work: impl FnOnce(S::Ready<'k>) -> R) -> R {

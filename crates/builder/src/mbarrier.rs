@@ -400,6 +400,15 @@ impl<'k> RingCursor<'k> {
         self.parity.get()
     }
 
+    /// Goes so many stages on.
+    #[track_caller]
+    pub fn advance_by(&self, stages: Val<'k, u32>) {
+        let next = self.stage.get() + stages;
+        self.stage.set(next % self.count);
+        self.parity
+            .set(self.parity.get() ^ ((next / self.count) & 1));
+    }
+
     /// Goes to the next stage.
     #[track_caller]
     pub fn advance(&self) {

@@ -9,7 +9,7 @@
 //!
 //! Where threads may be a tile apart ([`Tiled::apart`](crate::Tiled::apart)) each slot has a *full* barrier, at which the scheduler
 //! arrives, and an *empty* one, at which every thread arrives once it has read the word: the scheduler waits for it before it sends
-//! the next but one.
+//! the next but one. In a cluster every block has these slots, and a lane of each warp of all blocks arrives at the first block's *empty*.
 //!
 //! In a cluster every block has a slot and a *full* barrier, and the first block an *empty* barrier
 //! that takes one arrival from each block. The scheduler waits for *empty* and has the word stored
@@ -135,9 +135,10 @@ impl<'k> Channel<'k> {
         }
     }
 
-    /// The same for threads of one block that may be a tile apart.
+    /// The same for threads that may be a tile apart.
     pub(crate) fn apart(k: &Kernel<'k>) -> Channel<'k> {
         let slots = k.shared::<u32>("heist_next", SLOTS);
+        let blocks = k.cluster_size();
         let [full, empty] = k.mbarriers([
             BarrierSpec {
                 name: "heist_full",
@@ -147,9 +148,16 @@ impl<'k> Channel<'k> {
             BarrierSpec {
                 name: "heist_empty",
                 count: SLOTS,
-                arrivals: k.threads(),
+                arrivals: match blocks {
+                    1 => k.threads(),
+                    _ => blocks * k.threads().div_ceil(32),
+                },
             },
         ]);
+        if blocks > 1 {
+            // Each block arms its own slots, and again when it has read a word.
+            k.one_thread(|| (0..SLOTS).for_each(|slot| full.at(slot).arrive_expecting(WORD)));
+        }
         Channel {
             k: *k,
             wiring: Wiring::Apart {
@@ -208,9 +216,20 @@ impl<'k> Channel<'k> {
                 ..
             } => {
                 let slot = write.stage();
-                empty.at(slot).wait(write.parity());
-                slots.at(slot).store(word);
-                full.at(slot).arrive();
+                match self.k.cluster_size() {
+                    1 => {
+                        empty.at(slot).wait(write.parity());
+                        slots.at(slot).store(word);
+                        full.at(slot).arrive();
+                    }
+                    blocks => {
+                        empty.at(slot).wait_for_copies(write.parity());
+                        for rank in 0..blocks {
+                            let full = full.at(slot).on(rank);
+                            slots.at(slot).on(rank).store_async(word, &full);
+                        }
+                    }
+                }
                 write.advance();
             }
             Wiring::Handed {
@@ -258,7 +277,11 @@ impl<'k> Channel<'k> {
             Wiring::Apart {
                 slots, full, read, ..
             } => {
-                full.at(read.stage()).wait(read.parity());
+                let full = full.at(read.stage());
+                match self.k.cluster_size() {
+                    1 => full.wait(read.parity()),
+                    _ => full.wait_for_copies(read.parity()),
+                }
                 slots.at(read.stage()).load()
             }
             Wiring::Handed { slot, full, .. } => {
@@ -309,9 +332,21 @@ impl<'k> Channel<'k> {
                 slot.update(|at| at ^ 4);
                 word
             }
-            Wiring::Apart { empty, read, .. } => {
+            Wiring::Apart {
+                full, empty, read, ..
+            } => {
+                let k = self.k;
                 let word = self.peek();
-                empty.at(read.stage()).arrive();
+                match k.cluster_size() {
+                    1 => empty.at(read.stage()).arrive(),
+                    _ => {
+                        k.sync_warp();
+                        k.if_(k.lane().eq(0), || {
+                            k.one_thread(|| full.at(read.stage()).arrive_expecting(WORD));
+                            empty.at(read.stage()).on(0u32).arrive_after_reading();
+                        });
+                    }
+                }
                 read.advance();
                 word
             }

@@ -147,7 +147,7 @@ impl<'k> TileLoop<'k> {
         let channel = match answered {
             true => Some(Channel::answered(k, constant.is_none(), shape.in_flight)),
             false => (asks || claims || classes.is_some()).then(|| {
-                let apart = shape.apart && shape.pause.is_none() && k.cluster_size() == 1;
+                let apart = shape.apart && shape.pause.is_none();
                 if apart {
                     Channel::apart(k)
                 } else {
@@ -373,6 +373,41 @@ impl<'k> TileLoop<'k> {
             self.k.if_(there, || self.begin(next, &ahead));
         };
         self.deal(&|tile| body(tile, &begin), None);
+        self.finish(true);
+        Done(PhantomData)
+    }
+
+    /// The same for a block whose warps have one of two roles for good: `first` says which, and thread 0, which asks for tiles,
+    /// has the first. Each role has a loop of its own, so that no thread waits for another but for the scheduler's, and registers
+    /// that `begin` moves once stay where they are. For kernels whose threads are [apart](crate::Tiled::apart), and schedules that do
+    /// not pause.
+    #[track_caller]
+    pub fn each_in_roles(
+        self,
+        first: Bool<'k>,
+        begin: impl Fn(bool),
+        body: impl Fn(Tile<'k>, bool),
+    ) -> Done<'k> {
+        let k = self.k;
+        if !self.shape.apart || self.pause.is_some() || self.never_asks() || self.loaded().is_some()
+        {
+            k.fail("roles have a loop each where threads are apart, tiles are asked for, by a policy that is built in, and none is left half done");
+        }
+        let role = |first: bool| {
+            begin(first);
+            let body = |tile| body(tile, first);
+            match self.shape.source {
+                TileSource::Direct => self.run(&body),
+                TileSource::Static => k.loop_(|flow| {
+                    self.run(&body);
+                    let next = self.index.get() + self.workers;
+                    self.index.set(next);
+                    flow.break_if(next.ge(self.hidden.count));
+                }),
+                TileSource::Clc | TileSource::Ticket => self.steal_in_role(&body, first),
+            }
+        };
+        k.if_else(first, || role(true), || role(false));
         self.finish(true);
         Done(PhantomData)
     }

@@ -1,4 +1,5 @@
-//! What a block begins ahead is the tile that it runs next, and nothing else.
+//! What a block begins ahead is the tile that it runs next, and nothing else; and warps that have a role for good run every tile once in
+//! each.
 
 #[allow(dead_code, reason = "this file brings a kernel of its own")]
 mod common;
@@ -79,6 +80,67 @@ fn the_next_tile_is_begun() {
             }
         }
     }
+}
+
+/// A tile counts 1 in the first role and 100 in the second.
+fn count_in_roles(tiled: Tiled<Count>) -> Result<TiledKernel<Count>, heist_builder::BuildError> {
+    tiled.build(Arch::SM_90A, |k, args, tiles| {
+        let (first, begun) = (k.warp_uniform().eq(0), k.var(0u32));
+        tiles.each_in_roles(
+            first,
+            |first| begun.set(if first { 1u32 } else { 100 }),
+            |tile, _| {
+                k.if_(k.lane().eq(0) & tile.inside, || {
+                    args.runs.at(tile.number()).atomic_add(begun.get());
+                });
+            },
+        )
+    })
+}
+
+#[test]
+fn each_role_runs_every_tile_once() {
+    for (source, policy, cluster) in [
+        (TileSource::Ticket, "greedy", [1, 1, 1]),
+        (TileSource::Ticket, "every(2)", [1, 1, 1]),
+        (TileSource::Static, "greedy", [1, 1, 1]),
+        (TileSource::Direct, "greedy", [1, 1, 1]),
+        (TileSource::Ticket, "greedy", [2, 1, 1]),
+        (TileSource::Ticket, "greedy", [2, 2, 1]),
+        (TileSource::Static, "greedy", [1, 2, 1]),
+    ] {
+        for (submit, chaos) in [(Submit::Early, false), (Submit::Late, true)] {
+            let tiled = Tiled::<Count>::new("count", [8, 5, 1])
+                .source(source)
+                .policy(policy.parse::<AnyPolicy>().expect("a policy"))
+                .submit(submit)
+                .ticket_grid(TicketGrid::Resident)
+                .cluster(cluster)
+                .block(64);
+            let what = format!("{source} {submit} {policy} cluster {cluster:?}");
+            let kernel =
+                count_in_roles(tiled.apart()).unwrap_or_else(|error| panic!("{what}: {error}"));
+            let settings = Settings {
+                chaos,
+                ..Settings::default()
+            };
+            let ran = run(&kernel, "sim:h200", 3, &settings, &what);
+            assert!(
+                ran.runs.iter().all(|&count| count == 101),
+                "{what}: {:?}",
+                ran.runs
+            );
+        }
+    }
+}
+
+#[test]
+fn roles_have_no_loop_each_where_threads_meet() {
+    let tiled = Tiled::<Count>::new("count", [8, 5, 1])
+        .source(TileSource::Ticket)
+        .block(64);
+    let error = count_in_roles(tiled).expect_err("threads meet from tile to tile");
+    assert!(error.to_string().contains("apart"), "{error}");
 }
 
 /// Every block of a cluster knows its next tile where the hardware answers all of them, and where the answer is handed on.

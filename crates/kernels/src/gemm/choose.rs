@@ -12,7 +12,7 @@
 //!   of them there are.
 //! * **A wave** is as many blocks as fit on the GPU. Each has its steps and the fixed costs of a
 //!   tile: the first stage's latency, the epilogue (that of swapped operands is transposed), the transition to the next tile, a part of which
-//!   the next tile's copies hide. A last wave that is nearly empty takes as long as a full one, but
+//!   the next tile's copies hide; where two warpgroups have a tile each, the other's products hide the epilogue. A last wave that is nearly empty takes as long as a full one, but
 //!   has L2 to itself.
 //! * **Memory** moves every matrix once at least, beside the steps, not beside the first latency and the last epilogue. Where operands
 //!   come again, L2 has kept them, up to its size: a plan is judged by the geometric mean of both times.
@@ -80,8 +80,8 @@ pub struct Costs {
     pub turned: f64,
     /// Cycles of a tile's that go by while a block's next tile begins.
     pub next: f64,
-    /// Cycles from tile to tile where registers move, and the next one can't begin ahead.
-    pub moved: f64,
+    /// Cycles from tile to tile where two warpgroups have one each.
+    pub turn: f64,
     /// Cycles in which threads store the columns of 128 rows behind the last whole panel.
     pub rest: f64,
     /// Megabytes that memory moves in a microsecond.
@@ -129,7 +129,7 @@ pub const H200: Costs = Costs {
     tile_rows: 18.27,
     turned: 0.2098,
     next: 734.3,
-    moved: 8053.0,
+    turn: 400.0,
     rest: 493.6,
     memory: 4.3,
     sums: 3.736,
@@ -244,7 +244,6 @@ fn time_of(problem: &Gemm, tiling: &Tiling, target: Target, costs: &Costs, missi
         outside: both(|copied| copied.outside),
         bytes: problem.work().bytes * missing,
         missing,
-        moves: tiling.moved(problem.in_levels().into()).is_some(),
         cut: match tiling.tail {
             false => None,
             true => Tail::new(tiles as u32, steps as u32, target.sms),
@@ -343,8 +342,6 @@ struct Load {
     bytes: f64,
     /// The part of the operands that is not in L2.
     missing: f64,
-    /// Whether registers move for each tile.
-    moves: bool,
     /// How the last tiles are cut.
     cut: Option<Tail>,
     /// The part of rows that do not start with a line.
@@ -396,11 +393,10 @@ impl Load {
             false => 1.0,
         };
         let tile = costs.tile + costs.tile_rows * turned * rows * cols / 128.0 + self.tail;
-        // Blocks of a cluster know their next tile too late to begin it ahead.
-        let next = match tiling.cluster {
-            _ if self.moves => -costs.moved,
-            Cluster::Below | Cluster::Beside => 0.0,
-            _ => costs.next,
+        let next = match tiling.pingpong {
+            // One warpgroup stores while the other multiplies, as far as that takes as long.
+            true => tile - costs.turn.max((tile - wave(1.0, sms)) / 2.0),
+            false => costs.next,
         };
         let units = self.cut.as_ref().map_or(self.units, |cut| cut.whole.into());
         let whole = (units / (sms * blocks)).floor();
@@ -465,11 +461,11 @@ fn tile_shapes(m: u32) -> impl Iterator<Item = (u32, u32, u32)> {
     twice.into_iter().chain(once)
 }
 
-/// Waves in which every width may suit.
-const FEW_WAVES: u64 = 4;
+/// Rows, and columns at most, of tiles of which each of two warpgroups has one.
+const PINGPONG: [(u32, u32); 2] = [(64, 256), (128, 192)];
 
-/// Waves above which only the widest do.
-const MANY_WAVES: u64 = 8;
+/// Waves in which every width may suit, where warps meet from tile to tile or operands are swapped.
+const FEW_WAVES: u64 = 4;
 
 /// In how many shares the depth may be cut.
 const SHARES: [u32; 14] = [1, 2, 3, 4, 5, 6, 7, 8, 12, 16, 24, 33, 44, 66];
@@ -484,7 +480,9 @@ fn deepest(tiling: Tiling, majors: [Major; 2], target: Target) -> Option<Tiling>
         stages: 1,
         ..tiling
     };
-    let panels = tiling.cols.div_ceil(64).min(2);
+    // While one of two warpgroups stores, the other multiplies: it may take its time, and stages gain more.
+    let most = if tiling.pingpong { 1 } else { 2 };
+    let panels = tiling.cols.div_ceil(64).min(most);
     let staging = tiling.groups() * 4 * 2048 * panels + 2048;
     let room = tiling.room(target.arch).checked_sub(staging)?;
     let most = if tiling.depth == 64 { 12 } else { 8 };
@@ -592,37 +590,24 @@ fn candidates(problem: &Gemm, target: Target) -> Vec<Tiling> {
                 .flat_map(|alone| in_clusters(problem, alone, target)),
         );
     }
+    for (rows, most) in PINGPONG {
+        for cols in (96..=most).step_by(8) {
+            let tiling = Tiling::new(rows, cols, 64, 2).pingpong();
+            let alone = deepest(tiling, majors(problem, false), target)
+                .filter(|alone| tiles(problem, alone) > u64::from(target.sms));
+            shapes.extend(alone);
+            shapes.extend(
+                alone
+                    .into_iter()
+                    .flat_map(|alone| in_clusters(problem, alone, target)),
+            );
+        }
+    }
     // In two levels the two halves of 256 rows wait for each other: 0.79 of cuBLAS's speed
     // at 8192 where 128 rows have 0.92.
-    // Where registers move, the next tile begins early only if tiles are dealt out, and that is
-    // not for a GPU that others share: such tiles are for one wave, and for rows astride of lines,
-    // which go to clusters, where no tile begins ahead anyway.
-    let once = |tiling: &Tiling| tiles(problem, tiling) <= u64::from(target.sms);
-    // In many waves the last one matters little, and what a width gains there is less than the model's
-    // error: 4096 x 14336 x 4096 has 0.98 of cuBLAS's speed in 256 columns and 0.966 in 184. At full power, which the model does
-    // not know, large tiles gain: 8192 cubed has 1.02 in 256 columns and 0.99 in 224.
-    shapes.retain(|tiling| {
-        let waves = tiles(problem, tiling).div_ceil(target.sms.into());
-        let step = match tiling.rows {
-            0..=128 if waves > MANY_WAVES => 64,
-            0..=128 => 32,
-            _ => 16,
-        };
-        waves <= FEW_WAVES || tiling.swapped || tiling.cols.is_multiple_of(step)
-    });
-    // Nor do clusters gain there, where rows begin with lines: 16384 cubed has 1.055 alone and 1.02 in pairs.
-    shapes.retain(|tiling| {
-        let waves = tiles(problem, tiling).div_ceil(target.sms.into());
-        let alone = tiling.cluster == Cluster::Alone;
-        alone || waves <= MANY_WAVES || astride(problem) > 0.0
-    });
-    shapes.retain(|tiling| {
-        let moves = tiling.moved(problem.in_levels().into()).is_some();
-        !moves || once(tiling) || (tiling.cluster != Cluster::Alone && astride(problem) > 0.0)
-    });
     shapes.retain(|tiling| {
         // Nor do clusters help there: 8192 cubed in blocks has 0.71 of cuBLAS's speed in pairs, 0.84 alone.
-        let suits = tiling.rows <= 128 && tiling.cluster.count() == 1;
+        let suits = !tiling.pingpong && tiling.rows <= 128 && tiling.cluster.count() == 1;
         !problem.in_levels() || (suits && fits_levels(problem.scales, tiling).is_ok())
     });
     let mut all = Vec::new();
@@ -671,6 +656,7 @@ pub fn ranked(problem: &Gemm, target: Target) -> Vec<(f64, Tiling)> {
     timed.sort_by(|one, other| one.0.total_cmp(&other.0));
     let cut: Vec<_> = timed
         .iter()
+        .filter(|(_, tiling)| !tiling.pingpong)
         .filter_map(|(_, tiling)| in_pieces(problem, *tiling, target))
         .take(CUT)
         .collect();
@@ -700,10 +686,27 @@ fn in_pieces(problem: &Gemm, tiling: Tiling, target: Target) -> Option<Tiling> {
     Tail::new(tiles, steps, target.sms).map(|_| cut)
 }
 
-/// The tiles that suit.
-pub(crate) fn tiling(problem: &Gemm, target: Target) -> Tiling {
-    let best = ranked(problem, target).into_iter().next();
+/// The tiles that suit; `alone` says that blocks take tile after tile and nothing else decides ([`wgmma::takes_tile_after_tile`]).
+///
+/// [`wgmma::takes_tile_after_tile`]: super::wgmma::takes_tile_after_tile
+pub(crate) fn tiling(problem: &Gemm, target: Target, alone: bool) -> Tiling {
+    let mut ranked = ranked(problem, target).into_iter();
+    let best = ranked.find(|(_, tiling)| alone || meets(problem, tiling, target));
     best.map_or(LARGE, |(_, tiling)| tiling)
+}
+
+/// Whether such tiles suit where a block's warps meet from tile to tile: two with a tile each never do, and registers that move for each tile
+/// cost more than larger ones gain. In many waves the last one matters little, and what a width gains there is less than the model's error.
+fn meets(problem: &Gemm, tiling: &Tiling, target: Target) -> bool {
+    let waves = tiles(problem, tiling).div_ceil(target.sms.into());
+    let step = match (tiling.rows, waves) {
+        (_, 0..=FEW_WAVES) => 8,
+        (0..=128, 9..) => 64,
+        (0..=128, _) => 32,
+        _ => 16,
+    };
+    let moves = tiling.moved(problem.in_levels().into()).is_some();
+    !tiling.pingpong && (waves == 1 || !moves) && tiling.cols.is_multiple_of(step)
 }
 
 /// The schedule that suits. A grid of one wave is launched directly: requests that find no tile

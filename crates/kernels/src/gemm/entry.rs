@@ -117,7 +117,9 @@ impl Listing for GemmEntry {
                     name if name == TensorCores.name() => {
                         return Ok(Some(blackwell::schedule(problem, None, target)));
                     }
-                    name if name == Warpgroups.name() => Some(choose::tiling(problem, target)),
+                    name if name == Warpgroups.name() => {
+                        Some(choose::tiling(problem, target, true))
+                    }
                     name if name == LargeTiles.name() => Some(choose::LARGE),
                     _ => None,
                 }

@@ -18,7 +18,9 @@ use crate::space::{Tuned, choice, choice_or, schedule, too_much_shared};
 use heist_tune::{Axis, Candidate, Proposal};
 
 /// Columns of a tile on warpgroups.
-const COLS: [u32; 13] = [8, 16, 24, 32, 48, 64, 96, 128, 160, 192, 208, 224, 256];
+const COLS: [u32; 15] = [
+    8, 16, 24, 32, 48, 64, 96, 128, 144, 160, 176, 192, 208, 224, 256,
+];
 const STAGES: [u32; 9] = [2, 3, 4, 5, 6, 7, 8, 10, 12];
 const SPLITS: [u32; 10] = [1, 2, 3, 4, 6, 8, 12, 16, 33, 66];
 
@@ -127,7 +129,17 @@ fn on_warpgroups(problem: &Gemm) -> Vec<Axis> {
         Axis::new("cluster", ["1", "2", "beside", "depth"]),
         Axis::new("split", splits(problem)),
         Axis::new("swapped", swapped.iter().copied()),
+        Axis::new("tail", in_waves(problem).iter().copied()),
+        Axis::new("pingpong", in_waves(problem).iter().copied()),
     ]
+}
+
+/// The last tiles in pieces, and a tile for each of two warpgroups, are tried where there may be more than a wave of tiles.
+fn in_waves(problem: &Gemm) -> &'static [bool] {
+    match splits(problem)[..] {
+        [1] => &[false, true],
+        _ => &[false],
+    }
 }
 
 /// Split-K is tried where one wave of tiles leaves multiprocessors idle.
@@ -152,6 +164,8 @@ fn tiling(candidate: &Candidate) -> Result<Tiling, KernelError> {
     .cluster(choice_or(candidate, "cluster", Cluster::Alone)?)
     .split(choice_or(candidate, "split", 1)?);
     tiling.swapped = choice_or(candidate, "swapped", false)?;
+    tiling.tail = choice_or(candidate, "tail", false)?;
+    tiling.pingpong = choice_or(candidate, "pingpong", false)?;
     tiling.check()?;
     Ok(tiling)
 }
@@ -188,6 +202,20 @@ fn judge_warpgroups(problem: &Gemm, candidate: &Candidate, target: Target) -> Re
         }
         if let Some(why) = wgmma::unshared(tiling, majors) {
             return Err(why);
+        }
+    }
+    if tiling.tail {
+        wgmma::cut(problem, tiling, target)?;
+    }
+    if tiling.pingpong {
+        if problem.in_levels() {
+            return Err("two warpgroups with a tile each add up in one level".into());
+        }
+        let tiles = wgmma::tiles(problem, tiling).count();
+        if tiles <= target.sms.into() {
+            return Err(format!(
+                "{tiles} tiles are one a block, and two warpgroups take them in turns"
+            ));
         }
     }
     let steps = problem.k.div_ceil(tiling.depth);
@@ -284,6 +312,7 @@ mod tests {
         for (problem, target) in [
             (gemm(64, 512, 4096), hopper()),
             (gemm(1024, 768, 512), hopper()),
+            (gemm(2048, 6144, 1024), hopper()),
             (
                 gemm(1024, 768, 512),
                 Target {
@@ -317,6 +346,46 @@ mod tests {
                 );
             }
         }
+    }
+
+    /// What the model may choose, the tuner may.
+    #[test]
+    fn the_last_tiles_are_tried_in_pieces() {
+        let problem = gemm(8192, 8192, 8192);
+        let in_pieces = |one: &Proposal| one.candidate.get("tail") == Some("true");
+        let (cut, whole): (Vec<_>, Vec<_>) = proposals(&problem, hopper())
+            .into_iter()
+            .partition(in_pieces);
+        let chosen = |one: &&Proposal| {
+            let words = [
+                ("rows", "128"),
+                ("cols", "256"),
+                ("depth", "64"),
+                ("stages", "4"),
+                ("blocks", "1"),
+                ("cluster", "1"),
+                ("pingpong", "false"),
+            ];
+            words
+                .iter()
+                .all(|(name, value)| one.candidate.get(name) == Some(value))
+        };
+        let [cut_one, whole_one] =
+            [&cut, &whole].map(|all| all.iter().find(chosen).expect("the largest tiles"));
+        let made = problem.tuned(&cut_one.candidate, hopper()).expect("a plan");
+        assert!(made.variant.contains("/tail"), "{}", made.variant);
+        assert!(
+            cut_one.judged < whole_one.judged,
+            "{cut_one:?} {whole_one:?}"
+        );
+        let why = cut.iter().find_map(|one| one.judged.clone().err());
+        assert!(why.is_some(), "some can't be cut");
+        // Where there is less than a wave, nothing is tried twice.
+        assert!(
+            !proposals(&gemm(64, 512, 4096), hopper())
+                .iter()
+                .any(in_pieces)
+        );
     }
 
     #[test]

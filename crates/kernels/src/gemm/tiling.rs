@@ -113,7 +113,7 @@ impl FromStr for Cluster {
 /// `/swapped` (the tile's rows are columns of the result), `/split=4` (four
 /// blocks share the depth of a tile), `/cluster=2` (two blocks copy their columns
 /// together), `/cluster=beside` (their rows), `/cluster=2x4` (eight blocks, two down and four across, both) or
-/// `/cluster=depth` (blocks that share the depth add up their sums), `/tail` (tiles of the last wave in pieces of their depth), and `*2` (two blocks fit on a multiprocessor).
+/// `/cluster=depth` (blocks that share the depth add up their sums), `/tail` (tiles of the last wave in pieces of their depth), `/pingpong` (two warpgroups have a tile each), and `*2` (two blocks fit on a multiprocessor).
 ///
 /// ```
 /// use heist_kernels::gemm::Tiling;
@@ -143,6 +143,8 @@ pub struct Tiling {
     pub cluster: Cluster,
     /// Whether tiles of the last wave are cut in pieces of their depth, so that every multiprocessor has as much of them.
     pub tail: bool,
+    /// Whether two warpgroups that multiply have a tile each, in turns: one stores while the other multiplies.
+    pub pingpong: bool,
 }
 
 impl Tiling {
@@ -158,6 +160,7 @@ impl Tiling {
             blocks: 1,
             cluster: Cluster::Alone,
             tail: false,
+            pingpong: false,
         }
     }
 
@@ -194,13 +197,28 @@ impl Tiling {
         Tiling { tail: true, ..self }
     }
 
+    /// The same with a tile for each of two warpgroups.
+    #[must_use]
+    pub const fn pingpong(self) -> Tiling {
+        Tiling {
+            pingpong: true,
+            ..self
+        }
+    }
+
     /// Warpgroups that multiply.
     pub const fn groups(&self) -> u32 {
         match self.rows {
+            _ if self.pingpong => 2,
             0..=GROUP_ROWS => 1,
             THREE_GROUPS => 3,
             _ => 2,
         }
+    }
+
+    /// Of them those that have a tile together.
+    pub(crate) const fn sharing(&self) -> u32 {
+        if self.pingpong { 1 } else { self.groups() }
     }
 
     /// Threads of a block: the producer warpgroup and the consumers.
@@ -215,9 +233,14 @@ impl Tiling {
 
     /// The registers that could move in such a block: those of a warpgroup that copies and of two
     /// or three that multiply.
-    fn movable(&self) -> Option<Registers> {
+    pub(crate) fn movable(&self) -> Option<Registers> {
         let (groups, even) = (self.groups(), self.registers());
-        let copying = if groups == 3 { 32 } else { 40 };
+        // Where the last tiles are cut, more is to be known of each.
+        let copying = match groups {
+            _ if self.tail => 80,
+            3 => 32,
+            _ => 40,
+        };
         let multiplying = (even * (groups + 1) - copying) / groups / 8 * 8;
         (groups > 1 && self.blocks == 1).then_some(Registers {
             copying,
@@ -237,7 +260,7 @@ impl Tiling {
     /// while the tensor cores work on the other. Registers that move cost more than that gains: tiles of 128 x 128, whose two
     /// warpgroups keep the tensor cores busy anyway, took 1.02 to 1.18 times as long.
     pub(crate) fn parts(&self) -> u32 {
-        let alone = self.rows / self.groups() == GROUP_ROWS && self.depth == SPAN && !self.swapped;
+        let alone = self.rows / self.sharing() == GROUP_ROWS && self.depth == SPAN && !self.swapped;
         1 + u32::from(alone && self.sums() + self.cols + BESIDES <= self.registers())
     }
 
@@ -279,7 +302,7 @@ impl Tiling {
 
     /// Whether a block keeps its own sums of the columns that it adds up in registers: those of one 64 rows a thread.
     pub(crate) fn keeps(&self) -> bool {
-        self.rows / self.groups() == GROUP_ROWS
+        self.rows / self.sharing() == GROUP_ROWS
     }
 
     /// Blocks of the cluster that add up.
@@ -355,6 +378,17 @@ impl Tiling {
                 "tiles of the last wave are cut where a block is alone on a multiprocessor, in no cluster, and a warpgroup has 64 rows",
             );
         }
+        if self.pingpong
+            && (self.rows > 128
+                || self.split > 1
+                || self.tail
+                || self.blocks > 1
+                || self.cluster.count() > 2)
+        {
+            return wrong(
+                "two warpgroups have a tile each where it has 64 or 128 rows, its whole depth, and a multiprocessor of its own",
+            );
+        }
         // ptxas refuses an instruction whose operands do not fit what a thread starts with.
         if self.cols / 2 + 26 > self.registers() {
             return wrong(
@@ -369,7 +403,7 @@ impl Tiling {
 
     /// Sums that a thread has.
     fn sums(&self) -> u32 {
-        self.rows * self.cols / (self.groups() * 128)
+        self.rows * self.cols / (self.sharing() * 128)
     }
 
     /// Whether a thread has registers for two levels of accumulators: all of them, and those of 64
@@ -409,6 +443,9 @@ impl fmt::Display for Tiling {
         if self.tail {
             f.write_str("/tail")?;
         }
+        if self.pingpong {
+            f.write_str("/pingpong")?;
+        }
         if self.blocks > 1 {
             write!(f, "*{}", self.blocks)?;
         }
@@ -433,6 +470,7 @@ impl FromStr for Tiling {
                 match part.split_once('=') {
                     None if part == "swapped" => tiling.swapped = true,
                     None if part == "tail" => tiling.tail = true,
+                    None if part == "pingpong" => tiling.pingpong = true,
                     Some(("split", number)) => tiling.split = number.parse().ok()?,
                     Some(("cluster", word)) => tiling.cluster = word.parse().ok()?,
                     _ => return None,
@@ -443,7 +481,7 @@ impl FromStr for Tiling {
         let tiling = read().ok_or_else(|| {
             KernelError::unfit(format!(
                 "`{text}` is no tile shape on warpgroups: write one like wgmma:128x256x64/4, \
-                 behind it /swapped, /split=4, /cluster=2, /cluster=beside, /cluster=2x4, /cluster=depth, /tail or *2"
+                 behind it /swapped, /split=4, /cluster=2, /cluster=beside, /cluster=2x4, /cluster=depth, /tail, /pingpong or *2"
             ))
         })?;
         tiling.check()?;

@@ -163,7 +163,8 @@ impl Variant for Warpgroups {
         target: Target,
     ) -> Result<LaunchPlan, KernelError> {
         problem.check()?;
-        let mut tiling = choose::tiling(problem, target);
+        let after_tile = schedule.is_none_or(wgmma::takes_tile_after_tile);
+        let mut tiling = choose::tiling(problem, target, after_tile);
         let alone = |schedule: &Schedule| {
             let dealt = schedule.source != TileSource::Direct;
             // Blocks of a cluster can't leave one by one, and those that share a depth have one tile.

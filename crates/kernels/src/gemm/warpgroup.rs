@@ -10,10 +10,10 @@ use super::kernel::left;
 use super::pieces::Pieces;
 use super::problem::Major;
 use super::scales::{BlockScales, Fetched};
-use super::tiling::{GROUP_ROWS, SPAN, Tiling};
+use super::tiling::{GROUP_ROWS, Registers, SPAN, Tiling};
 use heist_builder::{
-    BarrierSpec, BulkConsumer, BulkGatherer, BulkPipeline, BulkProducer, Kernel, Landing, Mbarrier,
-    SharedTile, TensorMapRef, TileLayout, TileSpec, Transaction, Val, Var, WgmmaInput,
+    BarrierSpec, Bool, BulkConsumer, BulkGatherer, BulkPipeline, BulkProducer, Kernel, Landing,
+    Mbarrier, SharedTile, TensorMapRef, TileLayout, TileSpec, Transaction, Val, Var, WgmmaInput,
     WgmmaOperand, WgmmaResult, WgmmaSums, f16,
 };
 use heist_launch::{Arg, BufferRef, L2Promotion, Swizzle, TensorElement, TensorMap};
@@ -43,7 +43,7 @@ pub(crate) fn ring<'k>(
         spec("left", tiling.rows, left),
         spec("right", tiling.cols, right),
     );
-    let consumers = tiling.groups() * 4;
+    let consumers = tiling.sharing() * 4;
     match gathered {
         false => k.bulk_pipeline_among(tiling.stages, stage, consumers, tiling.cluster.count()),
         true => k.bulk_pipeline_gathered(tiling.stages, stage, consumers, GATHERERS),
@@ -70,6 +70,17 @@ pub(crate) struct Ends<'p, 'k> {
     lets_next: bool,
     /// Two warpgroups store one after the other, where they may be a tile apart.
     turns: Option<Turns<'k>>,
+    /// Where each of two warpgroups has a tile of its own (ping-pong).
+    pingpong: Option<PingPong<'k>>,
+}
+
+/// Two warpgroups that take tiles in turns. Each multiplies only once the other has seen all stages of its tile before: a
+/// barrier has two phases, so whoever has passed over stages must not look at them before the other has.
+#[derive(Clone, Copy)]
+struct PingPong<'k> {
+    /// The warpgroup whose tile is next.
+    next: Var<'k, u32>,
+    turns: Turns<'k>,
 }
 
 /// Two warpgroups that store their sums in turns, the first one first. So one of them multiplies the next tile
@@ -102,9 +113,17 @@ impl<'k> Turns<'k> {
 
     /// Waits for this warpgroup's turn, does something, and gives the turn to the other.
     fn take(&self, work: impl FnOnce()) {
+        self.wait();
+        work();
+        self.give();
+    }
+
+    fn wait(&self) {
         self.own.wait(self.parity.get());
         self.parity.update(|parity| parity ^ 1);
-        work();
+    }
+
+    fn give(&self) {
         self.other.arrive();
     }
 }
@@ -163,6 +182,15 @@ impl<'k> Factors<'k> {
             ..self
         }
     }
+}
+
+/// What the warps do that run some code.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Role {
+    /// They are all warps of a block.
+    Both,
+    Copies,
+    Multiplies,
 }
 
 /// How the products of a tile are added.
@@ -361,7 +389,17 @@ impl<'p, 'k> Ends<'p, 'k> {
             pieces: None,
             lets_next: false,
             turns: None,
+            pingpong: None,
         }
+        .with_pingpong()
+    }
+
+    fn with_pingpong(self) -> Ends<'p, 'k> {
+        let pingpong = self.tiling.pingpong.then(|| PingPong {
+            next: self.k.var(1u32).named("next_group"),
+            turns: Turns::new(&self.k, self.group),
+        });
+        Ends { pingpong, ..self }
     }
 
     /// The same, and its two warpgroups that multiply store in turns: where they may be a tile apart.
@@ -392,78 +430,52 @@ impl<'p, 'k> Ends<'p, 'k> {
         ahead: impl Fn(Val<'k, u32>) -> A,
         store: impl Fn(&WgmmaResult<'k>, Val<'k, u32>, A),
     ) {
+        self.tile_as::<H, A>(Role::Both, factors, levels, next, ahead, store);
+    }
+
+    /// The same for warps of one role, where each has a loop of its own.
+    pub(crate) fn tile_as<H: WgmmaInput, A: Copy>(
+        &self,
+        role: Role,
+        factors: Factors<'k>,
+        levels: Levels<'k>,
+        next: &dyn Fn(),
+        ahead: impl Fn(Val<'k, u32>) -> A,
+        store: impl Fn(&WgmmaResult<'k>, Val<'k, u32>, A),
+    ) {
         let k = self.k;
-        let parts = match levels {
-            Levels::One => 0,
-            Levels::Two(Some(_)) if self.pieces.is_none() => self.tiling.parts(),
-            Levels::Two(_) => 1,
-        };
-        let moved = self.tiling.moved(parts);
+        let moved = self.moved(levels);
+        let multiply = || self.multiply_tile::<H, A>(factors, levels, &ahead, &store);
+        match role {
+            Role::Copies => return self.copy_tile(factors, next),
+            Role::Multiplies => {
+                let Some(PingPong { next, turns }) = self.pingpong else {
+                    return multiply();
+                };
+                let own = || {
+                    turns.wait();
+                    multiply();
+                };
+                // The stages of the other one's tile lie between.
+                let skip = || self.consumer.skip(factors.steps);
+                k.if_else(next.get().eq(self.group), own, skip);
+                return next.update(|group| group ^ 3);
+            }
+            Role::Both => {}
+        }
         k.if_else(
-            self.group.eq(0u32),
+            self.copies(),
             || {
-                k.comment("the copies");
                 if let Some(registers) = moved {
                     k.give_registers(registers.copying);
                 }
-                match factors.gather {
-                    None => {
-                        k.one_thread(|| {
-                            match &self.pieces {
-                                None => self.fill(factors, self.ahead.get(), factors.steps),
-                                Some(pieces) => self.fill_until_asked(pieces, factors),
-                            }
-                            self.ahead.set(0u32);
-                            next();
-                        });
-                        k.sync_warp();
-                    }
-                    Some(gather) => {
-                        self.gather(factors, gather);
-                        k.one_thread(next);
-                        k.sync_warp();
-                    }
-                }
+                self.copy_tile(factors, next);
             },
             || {
-                k.comment("the products");
                 if let Some(registers) = moved {
                     k.take_registers(registers.multiplying);
                 }
-                let places = self.places();
-                let read: Vec<_> = places.iter().map(|row| ahead(*row)).collect();
-                let factors = match &self.pieces {
-                    None => factors,
-                    Some(pieces) => factors.after(pieces.agreed()),
-                };
-                let sums = match levels {
-                    Levels::One => self.in_one_level::<H>(factors, &places),
-                    Levels::Two(None) if places.len() == 1 => {
-                        vec![self.in_parts::<H>(factors, places[0])]
-                    }
-                    Levels::Two(Some(scales)) if parts == 2 => {
-                        vec![self.in_two_parts::<H>(factors, places[0], scales)]
-                    }
-                    Levels::Two(Some(scales)) if self.in_turns_of_scales(&places) => {
-                        vec![self.in_blocks::<H>(factors, places[0], scales)]
-                    }
-                    Levels::Two(scales) => self.in_two_levels::<H>(factors, &places, scales),
-                };
-                let store = || {
-                    let all = || {
-                        for ((sums, row), read) in sums.iter().zip(&places).zip(&read) {
-                            store(sums, *row, *read);
-                        }
-                    };
-                    match &self.turns {
-                        None => all(),
-                        Some(turns) => turns.take(all),
-                    }
-                };
-                match &self.pieces {
-                    None => store(),
-                    Some(pieces) => pieces.save_or(&sums, store),
-                }
+                multiply();
                 if let Some(registers) = moved {
                     k.give_registers(registers.even);
                 }
@@ -472,14 +484,118 @@ impl<'p, 'k> Ends<'p, 'k> {
         if let Some(registers) = moved {
             // Not before they have been given back: the other warpgroup would take what is missing.
             k.sync();
-            k.if_(self.group.eq(0u32), || k.take_registers(registers.even));
+            k.if_(self.copies(), || k.take_registers(registers.even));
+        }
+    }
+
+    /// Whether this warp is of the warpgroup that copies.
+    pub(crate) fn copies(&self) -> Bool<'k> {
+        self.group.eq(0u32)
+    }
+
+    /// Sets of partial sums besides those of a tile.
+    fn parts(&self, levels: Levels<'k>) -> u32 {
+        match levels {
+            Levels::One => 0,
+            Levels::Two(Some(_)) if self.pieces.is_none() => self.tiling.parts(),
+            Levels::Two(_) => 1,
+        }
+    }
+
+    fn moved(&self, levels: Levels<'k>) -> Option<Registers> {
+        self.tiling.moved(self.parts(levels))
+    }
+
+    /// Moves registers for all tiles of a block, where warpgroups have a loop each ([`TileLoop::each_in_roles`]).
+    ///
+    /// [`TileLoop::each_in_roles`]: heist_sched::TileLoop::each_in_roles
+    pub(crate) fn move_registers(&self, levels: Levels<'k>, role: Role) {
+        // The last tiles' pieces take more registers.
+        let cut = self.tiling.tail.then(|| self.tiling.movable()).flatten();
+        match (self.moved(levels).or(cut), role) {
+            (Some(registers), Role::Copies) => self.k.give_registers(registers.copying),
+            (Some(registers), Role::Multiplies) => self.k.take_registers(registers.multiplying),
+            _ => {}
+        }
+    }
+
+    /// In the warpgroup that copies: a tile's stages. `next` begins the next tile.
+    fn copy_tile(&self, factors: Factors<'k>, next: &dyn Fn()) {
+        let k = self.k;
+        k.comment("the copies");
+        match factors.gather {
+            None => {
+                k.one_thread(|| {
+                    match &self.pieces {
+                        None => self.fill(factors, self.ahead.get(), factors.steps),
+                        Some(pieces) => self.fill_until_asked(pieces, factors),
+                    }
+                    self.ahead.set(0u32);
+                    next();
+                });
+                k.sync_warp();
+            }
+            Some(gather) => {
+                self.gather(factors, gather);
+                k.one_thread(next);
+                k.sync_warp();
+            }
+        }
+    }
+
+    /// In a warpgroup that multiplies: a tile's sums, as [`Ends::tile`] has them stored.
+    fn multiply_tile<H: WgmmaInput, A: Copy>(
+        &self,
+        factors: Factors<'k>,
+        levels: Levels<'k>,
+        ahead: impl Fn(Val<'k, u32>) -> A,
+        store: impl Fn(&WgmmaResult<'k>, Val<'k, u32>, A),
+    ) {
+        let k = self.k;
+        k.comment("the products");
+        let places = self.places();
+        let read: Vec<_> = places.iter().map(|row| ahead(*row)).collect();
+        let factors = match &self.pieces {
+            None => factors,
+            Some(pieces) => factors.after(pieces.agreed()),
+        };
+        let sums = match levels {
+            Levels::One => self.in_one_level::<H>(factors, &places),
+            Levels::Two(None) if places.len() == 1 => {
+                vec![self.in_parts::<H>(factors, places[0])]
+            }
+            Levels::Two(Some(scales)) if self.parts(levels) == 2 => {
+                vec![self.in_two_parts::<H>(factors, places[0], scales)]
+            }
+            Levels::Two(Some(scales)) if self.in_turns_of_scales(&places) => {
+                vec![self.in_blocks::<H>(factors, places[0], scales)]
+            }
+            Levels::Two(scales) => self.in_two_levels::<H>(factors, &places, scales),
+        };
+        let store = || {
+            let all = || {
+                for ((sums, row), read) in sums.iter().zip(&places).zip(&read) {
+                    store(sums, *row, *read);
+                }
+            };
+            match &self.turns {
+                None => all(),
+                Some(turns) => turns.take(all),
+            }
+        };
+        match &self.pieces {
+            None => store(),
+            Some(pieces) => pieces.save_or(&sums, store),
         }
     }
 
     /// The first of each 64 rows of a tile that this warpgroup multiplies.
     fn places(&self) -> Vec<Val<'k, u32>> {
-        let rows = self.tiling.rows / self.tiling.groups();
-        let row = (self.group - 1) * rows;
+        let rows = self.tiling.rows / self.tiling.sharing();
+        let row = match self.pingpong {
+            None => (self.group - 1) * rows,
+            Some(_) => self.k.c(0),
+        };
         let each = (0..rows / GROUP_ROWS).map(|part| row + part * GROUP_ROWS);
         each.collect()
     }
@@ -533,6 +649,10 @@ impl<'p, 'k> Ends<'p, 'k> {
                     sums[0].wait_for_older(0);
                 },
             ),
+        }
+        if let Some(pingpong) = &self.pingpong {
+            // All stages have come, and the last products are on their way.
+            pingpong.turns.give();
         }
         let sums = sums.into_iter().map(WgmmaSums::finish).collect();
         self.consumer.release_last();

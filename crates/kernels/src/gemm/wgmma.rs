@@ -12,7 +12,7 @@ use super::scales::{BLOCK, BlockScales};
 use super::split;
 use super::tail::{Tail, TailOn, Unit};
 use super::tiling::{Cluster, Tiling};
-use super::warpgroup::{Edge, Ends, Factors, Levels, Matrices, Side, ring};
+use super::warpgroup::{Edge, Ends, Factors, Levels, Matrices, Role, Side, ring};
 use crate::error::KernelError;
 use crate::family::Target;
 use crate::job::{Step, buffer};
@@ -165,6 +165,9 @@ impl Form {
         let wrong = |why| Err(KernelError::unfit(format!("tile shape {tiling}: {why}")));
         if problem.in_levels() {
             fits_levels(problem.scales, tiling).or_else(wrong)?;
+            if tiling.pingpong {
+                wrong("two warpgroups with a tile each add up in one level")?;
+            }
         }
         let Some(room) = tiling
             .room(arch)
@@ -345,8 +348,9 @@ fn build_typed<H: WgmmaInput, O: Stored>(
         _ => tiled.cluster(tiling.cluster_shape()).padded(),
     };
     let waits = overlaps(form, schedule);
-    let apart = stores_in_turns(form, schedule);
-    let tiled = if apart { tiled.apart() } else { tiled };
+    let roles = in_roles(form, schedule);
+    let turns = roles && stores_in_turns(form);
+    let tiled = if roles { tiled.apart() } else { tiled };
     tiled.build(arch, |k, args, tiles| {
         let ring = ring(k, tiling, form.majors, false);
         let late = waits && lets_next_late(tiling, schedule);
@@ -357,7 +361,7 @@ fn build_typed<H: WgmmaInput, O: Stored>(
         let used: Vec<_> = [args.left, args.right].into_iter().chain(edges).collect();
         let ends = Ends::new(k, tiling, &ring, &used, false)
             .pausing(tiles.pause())
-            .in_turns(apart)
+            .in_turns(turns)
             .letting_next(late);
         let staged = match form.way {
             Way::Staged(shape) => Some(Staged::new(k, tiling, shape, Some(args.out))),
@@ -380,7 +384,8 @@ fn build_typed<H: WgmmaInput, O: Stored>(
             )
         });
         let place = |tile| Place::new(k, &args, form, schedule, tail.as_ref(), tile);
-        let body = |handed, next: &dyn Fn()| {
+        let levels = levels(&args, form);
+        let body = |role, handed, next: &dyn Fn()| {
             let tile = place(handed);
             let factors_of = |tile| factors(&args, form, tile);
             let factors = factors_of(tile);
@@ -392,8 +397,7 @@ fn build_typed<H: WgmmaInput, O: Stored>(
                     [factors.left.first + row, factors.right.first],
                 )
             };
-            let levels = levels(&args, form);
-            ends.tile::<H, _>(factors, levels, next, ahead, |sums, row, read| {
+            ends.tile_as::<H, _>(role, factors, levels, next, ahead, |sums, row, read| {
                 k.comment("the epilogue");
                 // Read once more: beside the sums there are few registers for it.
                 let (tile, factors) = match tail {
@@ -427,7 +431,22 @@ fn build_typed<H: WgmmaInput, O: Stored>(
                 });
             }
         };
-        let done = tiles.each_followed(body, |tile| ends.begin(factors(&args, form, place(tile))));
+        let done = match roles {
+            true => {
+                let role = |copies| match copies {
+                    true => Role::Copies,
+                    false => Role::Multiplies,
+                };
+                let begin = |copies| ends.move_registers(levels, role(copies));
+                tiles.each_in_roles(ends.copies(), begin, |tile, copies| {
+                    body(role(copies), tile, &|| ());
+                })
+            }
+            false => {
+                let begin = |tile| ends.begin(factors(&args, form, place(tile)));
+                tiles.each_followed(|tile, next| body(Role::Both, tile, next), begin)
+            }
+        };
         ends.finish();
         if let Some(staged) = staged {
             staged.finish();
@@ -439,12 +458,28 @@ fn build_typed<H: WgmmaInput, O: Stored>(
 /// Whether a kernel waits by itself for the launch before it: nothing is touched before that, as some
 /// schedules do, and nothing is read by loads that must not see other kernels' writes.
 fn overlaps(form: &Form, schedule: &Schedule) -> bool {
-    let plain = schedule.policy.constant() == Some(true)
+    is_plain(schedule) && schedule.source != TileSource::Clc && !form.ahead
+}
+
+/// Whether blocks take tile after tile, and nothing else decides or looks on.
+fn is_plain(schedule: &Schedule) -> bool {
+    schedule.policy.constant() == Some(true)
         && schedule.classes.is_none()
         && schedule.grid.is_none()
         && !schedule.pausing
-        && schedule.watch == Watch::Off;
-    plain && schedule.source != TileSource::Clc && !form.ahead
+        && schedule.watch == Watch::Off
+}
+
+/// Whether the warpgroup that copies and those that multiply have a loop over tiles each. Then none waits for another from tile to
+/// tile but for stages, and registers move once.
+fn in_roles(form: &Form, schedule: &Schedule) -> bool {
+    takes_tile_after_tile(schedule) && form.way != Way::Met
+}
+
+/// Whether blocks do nothing but take tile after tile.
+pub(crate) fn takes_tile_after_tile(schedule: &Schedule) -> bool {
+    let dealt = matches!(schedule.source, TileSource::Ticket | TileSource::Static);
+    dealt && is_plain(schedule)
 }
 
 /// Whether the next launch may begin once a block has issued its last copies, and not when it begins. In one wave the
@@ -455,14 +490,12 @@ fn lets_next_late(tiling: &Tiling, schedule: &Schedule) -> bool {
     schedule.source == TileSource::Direct && tiling.split == 1
 }
 
-/// Whether the two warpgroups of a block store in turns, and may be a tile apart: those of a block that takes tile after
-/// tile of a short depth, and whose registers stay where they are. With 512 to 1024 of the depth it made launches 2 to 5% faster;
+/// Whether the two warpgroups of a block store in turns, and so stay apart: those of a block that takes tile after
+/// tile of a short depth. With 512 to 1024 of the depth it made launches 2 to 5% faster;
 /// sums in two levels leave no registers for it.
-fn stores_in_turns(form: &Form, schedule: &Schedule) -> bool {
+fn stores_in_turns(form: &Form) -> bool {
     let tiling = &form.tiling;
-    let alone = tiling.groups() == 2 && tiling.cluster == Cluster::Alone;
-    let stays = tiling.moved(form.levels.into()).is_none() && !schedule.pausing && !form.levels;
-    alone && stays && form.short && schedule.source == TileSource::Ticket
+    tiling.sharing() == 2 && !form.levels && form.short
 }
 
 /// What the epilogue of 64 rows needs besides their sums, and is read before the products: the
@@ -721,6 +754,11 @@ pub(crate) fn plan(
             "tile shape {tiling}: a cluster that shares the depth has one tile, so {schedule} is nothing for it: take direct"
         )));
     }
+    if tiling.pingpong && !in_roles(&form, schedule) {
+        return Err(KernelError::unfit(format!(
+            "tile shape {tiling}: two warpgroups have a tile each where a block takes tile after tile, so {schedule} is nothing for it"
+        )));
+    }
     let steps = steps(problem, tiling);
     let tail = tail(problem, tiling, schedule, target)?;
     let tiles = match &tail {
@@ -807,19 +845,27 @@ fn tail(
     if !tiling.tail {
         return Ok(None);
     }
-    let why = if problem.batch > 1 || !can_cut(problem, tiling, Some(schedule)) {
-        "the last tiles are not cut in a batch, nor where the order of tiles is a table"
-    } else {
-        let steps = steps(problem, tiling);
-        let tail = Tail::new(tiles(problem, tiling).count() as u32, steps, target.sms);
-        if tail.is_some() {
-            return Ok(tail);
-        }
-        "to cut the last tiles gains nothing"
+    let cut = match can_cut(problem, tiling, Some(schedule)) {
+        true => cut(problem, tiling, target),
+        false => Err("the last tiles are not cut where the order of tiles is a table"),
     };
-    Err(KernelError::unfit(format!(
-        "gemm {problem} {tiling}: {why}"
-    )))
+    cut.map(Some)
+        .map_err(|why| KernelError::unfit(format!("gemm {problem} {tiling}: {why}")))
+}
+
+/// The same where the schedule lets them be cut.
+///
+/// # Errors
+/// Why they are not.
+pub(crate) fn cut(problem: &Gemm, tiling: &Tiling, target: Target) -> Result<Tail, &'static str> {
+    if problem.batch > 1 {
+        return Err("the last tiles are not cut in a batch");
+    }
+    let (tiles, steps) = (
+        tiles(problem, tiling).count() as u32,
+        steps(problem, tiling),
+    );
+    Tail::new(tiles, steps, target.sms).ok_or("to cut the last tiles gains nothing")
 }
 
 /// Whether the last tiles can be cut under a schedule: what is handed out is no longer a tile, so its order must be arithmetic.

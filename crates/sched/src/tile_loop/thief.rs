@@ -40,20 +40,8 @@ impl<'k> TileLoop<'k> {
                 k.sync_warp();
             }
             self.run(body);
-            let plain = self.judge.is_none() && self.drawer.is_none();
-            let quiet = plain && self.scribe.is_none();
-            let decide = || {
-                let fixed = quiet && self.shape.fixed_draws();
-                if let (true, Asking::Tickets(tickets)) = (fixed, &self.asking) {
-                    if self.shape.submit == Submit::Late {
-                        self.submit();
-                    }
-                    return send(tickets.word());
-                }
-                let next = k.var(NONE).named("next");
-                self.answer(next);
-                send(next.get());
-            };
+            let quiet = self.is_quiet();
+            let decide = || self.decide(&send);
             match (self.answered(), self.shape.submit) {
                 // Nobody has to look before all blocks do.
                 (Some(_), Submit::Early) if quiet => {}
@@ -156,6 +144,50 @@ impl<'k> TileLoop<'k> {
             asked.continue_if(next.ne(NONE));
             asked.break_();
         });
+    }
+
+    /// The loop of warps that have a role for good. Those of the `first` role have the scheduler thread.
+    pub(super) fn steal_in_role(&self, body: &dyn Fn(Tile<'k>), first: bool) {
+        let k = self.k;
+        let (Some(channel), None) = (self.channel, self.answered()) else {
+            return k.fail("roles have a loop each where the scheduler sends every tile's number");
+        };
+        k.loop_(|flow| {
+            if first && self.shape.submit == Submit::Early {
+                k.if_(self.leader, || {
+                    self.unless_plain(|| self.submit(), || self.opportunity());
+                });
+                k.sync_warp();
+            }
+            self.run(body);
+            if first {
+                k.if_(self.leader, || self.decide(&|next| channel.send(next)));
+                k.sync_warp();
+            }
+            let next = channel.receive();
+            self.index.set(next);
+            flow.continue_if(next.ne(NONE));
+            flow.break_();
+        });
+    }
+
+    /// Whether nothing but a request decides on the next tile.
+    fn is_quiet(&self) -> bool {
+        self.judge.is_none() && self.drawer.is_none() && self.scribe.is_none()
+    }
+
+    /// After a tile, in the scheduler thread: sends the next one, or none.
+    fn decide(&self, send: &dyn Fn(Val<'k, u32>)) {
+        let fixed = self.is_quiet() && self.shape.fixed_draws();
+        if let (true, Asking::Tickets(tickets)) = (fixed, &self.asking) {
+            if self.shape.submit == Submit::Late {
+                self.submit();
+            }
+            return send(tickets.word());
+        }
+        let next = self.k.var(NONE).named("next");
+        self.answer(next);
+        send(next.get());
     }
 
     /// Before a request, in the scheduler thread: `ask` where a loaded policy always asks, else
