@@ -24,7 +24,7 @@ impl Operation {
             }),
             Operation::Host(host) => {
                 let data = std::ptr::with_exposed_provenance_mut(host.data);
-                calls_host(|| raw::call(host.function, data));
+                calls_host(stream, || raw::call(host.function, data));
                 runtime().last_error(false)
             }
             Operation::Record(event) => call(|runtime| {

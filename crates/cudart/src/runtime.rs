@@ -129,12 +129,14 @@ fn try_runtime() -> Option<MutexGuard<'static, Runtime>> {
     }
 }
 
-/// Lets a function of the program run, whose accesses its stream orders.
-pub(crate) fn calls_host(function: impl FnOnce()) {
+/// Lets a function of the program run, whose accesses its stream orders. It may tell any thread of the host how
+/// far the stream is, so the host knows.
+pub(crate) fn calls_host(stream: usize, function: impl FnOnce()) {
     {
         let mut runtime = runtime();
         runtime.guard.called += 1;
         runtime.guard.open();
+        runtime.host_waits(stream);
     }
     function();
     let mut runtime = runtime();

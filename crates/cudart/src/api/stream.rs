@@ -155,7 +155,7 @@ pub(crate) extern "C" fn cudaStreamAddCallback(
     let status = runtime().last_error(false);
     if let Some(function) = function {
         // SAFETY: the program passes a function and what it takes; no lock of ours is held.
-        calls_host(|| unsafe { function(stream, status, data) });
+        calls_host(stream.addr(), || unsafe { function(stream, status, data) });
     }
     status
 }

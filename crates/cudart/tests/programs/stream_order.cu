@@ -15,6 +15,8 @@ __global__ void announce(int* data, volatile int* flag) {
 }
 
 static void note(void* data) { *(int*)data += 1; }
+static volatile bool called;
+static void tell(cudaStream_t, cudaError_t, void*) { called = true; }
 
 int main() {
   const int n = 1000;
@@ -73,6 +75,10 @@ int main() {
   OK(cudaLaunchHostFunc(two, note, pinned));
   OK(cudaStreamSynchronize(two));
   RIGHT(*pinned == 1);
+  OK(cudaMemcpyAsync(pinned, a, 4, cudaMemcpyDeviceToHost, two));
+  OK(cudaStreamAddCallback(two, tell, 0, 0));
+  while (!called) {}
+  RIGHT(*pinned == 0);
   pinned[1] = 0;
   announce<<<1, 1, 0, two>>>(pinned, pinned + 1);
   while (!((volatile int*)pinned)[1]) {}
