@@ -177,6 +177,8 @@ pub(crate) struct Order {
     events: HashMap<usize, Clock>,
     /// By the address of the allocation.
     accesses: HashMap<u64, Vec<Access>>,
+    /// Goes up with every change of these.
+    version: u64,
 }
 
 fn join(clock: &mut Clock, other: &Clock) {
@@ -258,6 +260,7 @@ impl Order {
 
     /// Forgets what the host knows to be over: whatever it submits from now on comes after that.
     fn forget(&mut self) {
+        self.version += 1;
         let host = &self.host;
         self.accesses.retain(|_, list| {
             list.retain(|one| {
@@ -270,6 +273,7 @@ impl Order {
 
     /// An allocation is no longer there, or its address is somebody else's.
     pub(crate) fn release(&mut self, allocation: u64) {
+        self.version += 1;
         self.accesses.remove(&allocation);
     }
 
@@ -282,6 +286,7 @@ impl Order {
         what: &Arc<str>,
         signals: bool,
     ) -> Option<Clash> {
+        self.version += 1;
         let list = self.accesses.entry(allocation).or_default();
         let ordered = |one: &Access| {
             let known = step.before.get(&one.stream);
@@ -312,15 +317,39 @@ impl Order {
         self.accesses.keys().copied().collect()
     }
 
-    /// Whether an operation that may not be over writes an allocation, or reads it.
-    pub(crate) fn pending(&self, allocation: u64) -> Pending {
+    /// What changes when an operation is added or forgotten.
+    pub(crate) fn version(&self) -> u64 {
+        self.version
+    }
+
+    /// What operations that may not be over do to each part of an allocation of so many bytes, which all have `part`
+    /// bytes but for the last. A part in which the touched bytes begin or end is left out, unless it is the only one:
+    /// the rest of it may be somebody else's.
+    pub(crate) fn pending(&self, allocation: u64, len: u64, part: u64) -> Vec<Pending> {
         let list = self.accesses.get(&allocation).map_or(&[][..], |list| list);
-        let mut silent = list.iter().filter(|one| !one.signals).peekable();
-        match silent.peek().is_none() {
-            true => Pending::Nothing,
-            false if silent.any(|one| one.extent.writes()) => Pending::Writes,
-            false => Pending::Reads,
+        let mut lines: BTreeMap<u32, [u128; 4]> = BTreeMap::new();
+        for one in list.iter().filter(|one| !one.signals) {
+            for (line, bytes) in one.extent.in_lines(&(0..len)) {
+                let all = lines.entry(line).or_default();
+                all.iter_mut().zip(bytes).for_each(|(all, one)| *all |= one);
+            }
         }
+        let parts = len.div_ceil(part);
+        let of = |at: u64| {
+            let (first, end) = (at * part / LINE, ((at + 1) * part).min(len).div_ceil(LINE));
+            let touched = lines.range(first as u32..end as u32);
+            let whole = parts == 1
+                || [first, end - 1]
+                    .iter()
+                    .all(|line| lines.contains_key(&(*line as u32)));
+            let mut all = touched.map(|(_, bytes)| bytes).peekable();
+            match all.peek().is_some() && whole {
+                false => Pending::Nothing,
+                true if all.any(|bytes| bytes[1] | bytes[3] != 0) => Pending::Writes,
+                true => Pending::Reads,
+            }
+        };
+        (0..parts).map(of).collect()
     }
 
     /// The operation that the host disturbs when it touches a byte, if it may not be over.
@@ -404,7 +433,7 @@ mod tests {
         let mut order = fresh();
         assert!(!touches(&mut order, 1, read()));
         order.host_waits(DEFAULT, blocking);
-        assert_eq!(order.pending(64), Pending::Nothing);
+        assert_eq!(order.pending(64, 256, 4096), [Pending::Nothing]);
         assert!(touches(&mut fresh(), FREE, bytes(0..1, true)));
     }
 
@@ -428,15 +457,20 @@ mod tests {
     fn the_host_disturbs_what_is_not_over() {
         let mut order = Order::default();
         touches(&mut order, A, bytes(8..16, false));
-        assert_eq!(order.pending(64), Pending::Reads);
+        assert_eq!(order.pending(64, 256, 4096), [Pending::Reads]);
         assert!(order.disturbed(64, 8, false).is_none() && order.disturbed(64, 8, true).is_some());
         touches(&mut order, A, bytes(16..24, true));
-        assert_eq!(order.pending(64), Pending::Writes);
+        assert_eq!(order.pending(64, 256, 4096), [Pending::Writes]);
         assert!(
             order.disturbed(64, 16, false).is_some() && order.disturbed(64, 24, true).is_none()
         );
+        // Of several parts those are left out in which it begins or ends.
+        touches(&mut order, A, bytes(5000..13000, true));
+        use Pending::{Nothing, Writes};
+        let parts = order.pending(64, 5 * 4096, 4096);
+        assert_eq!(parts, [Nothing, Nothing, Writes, Nothing, Nothing]);
         order.host_waits_for_all();
-        assert_eq!(order.pending(64), Pending::Nothing);
+        assert_eq!(order.pending(64, 256, 4096), [Pending::Nothing]);
         assert!(order.disturbed(64, 16, false).is_none());
     }
 }
