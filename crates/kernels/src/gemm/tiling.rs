@@ -378,6 +378,9 @@ impl Tiling {
                 "tiles of the last wave are cut where a block is alone on a multiprocessor, in no cluster, and a warpgroup has 64 rows",
             );
         }
+        if self.tail && self.groups() == 1 && self.cols > 192 {
+            return wrong("one warpgroup has registers for pieces of up to 192 columns");
+        }
         if self.pingpong
             && (self.rows > 128
                 || self.split > 1
