@@ -28,7 +28,7 @@ use rustc_hash::FxHashMap;
 #[cold]
 pub(crate) fn begin(cx: &mut Cx<'_>, row: u32, lanes: Mask, lacks: Option<Lacks>) {
     let pc = cx.pc();
-    let origin = lacks.map(|lacks| Origin { pc, lacks });
+    let origin = lacks.map(|lacks| Origin::new(pc, lacks));
     let doubts = cx.warp.doubts.get_or_insert_default();
     doubts.add_row(row, lanes, origin);
 }
@@ -73,6 +73,7 @@ pub(crate) fn loaded(cx: &mut Cx<'_>, group: &Group) -> bool {
     else {
         return false;
     };
+    let beside = each(group.mask).all(|lane| !is_all_unwritten(cx, memory, lane, group));
     let mut began = false;
     for (at, &row) in writes.iter().enumerate() {
         let (mut bytes, mut first) = ([0; 16], None);
@@ -88,8 +89,8 @@ pub(crate) fn loaded(cx: &mut Cx<'_>, group: &Group) -> bool {
         }
         let Some(offset) = first else { continue };
         let origin = known_at(cx, memory, offset).unwrap_or(Origin {
-            pc,
-            lacks: Lacks::Byte(memory, offset),
+            beside,
+            ..Origin::new(pc, Lacks::Byte(memory, offset))
         });
         let doubts = cx.warp.doubts.get_or_insert_default();
         doubts.set_bytes(row, group.mask, bytes, Some(origin));
@@ -106,7 +107,7 @@ pub(crate) fn printed(cx: &mut Cx<'_>, lane: usize, offset: u64, len: u32) {
     }
     let (pc, offset) = (cx.pc(), offset + u64::from(missing.trailing_zeros()));
     let lacks = Lacks::Byte(Memory::Local, offset);
-    let origin = known_at(cx, Memory::Local, offset).unwrap_or(Origin { pc, lacks });
+    let origin = known_at(cx, Memory::Local, offset).unwrap_or(Origin::new(pc, lacks));
     report(cx, 1 << lane, origin);
 }
 
@@ -172,7 +173,7 @@ pub(crate) fn shuffled(
     let lacks = Lacks::Lane;
     let origin = match inactive {
         0 => passed.origin,
-        _ => Some(Origin { pc, lacks }),
+        _ => Some(Origin::new(pc, lacks)),
     };
     let doubts = cx.warp.doubts.get_or_insert_default();
     for &row in &uses.writes {
@@ -194,10 +195,7 @@ pub(crate) fn is_touched(cx: &Cx<'_>) -> bool {
 /// Notes that a division by zero has left its result undefined; reports it at once where it can't be followed.
 #[cold]
 pub(crate) fn quotient(cx: &mut Cx<'_>, lanes: Mask) {
-    let origin = Origin {
-        pc: cx.pc(),
-        lacks: Lacks::Quotient,
-    };
+    let origin = Origin::new(cx.pc(), Lacks::Quotient);
     let Some(uses) = uses(cx) else {
         return report(cx, lanes, origin);
     };
@@ -472,8 +470,9 @@ fn stores(cx: &mut Cx<'_>, element: u32, stored: &[Option<u32>], mask: Mask) {
     let element = element as usize;
     let all = values.iter().flat_map(|(_, bytes)| &bytes[..element]);
     let all = all.fold(mask, |lanes, byte| lanes & byte);
-    // Padding comes from memory; of anything else a whole register is enough.
-    let alone = values.iter().filter(|(doubt, _)| !was_stored(*doubt));
+    // Padding comes beside bytes that are defined; of anything else one register is enough.
+    let padding = |doubt: &Doubt| doubt.origin.is_some_and(|origin| origin.beside);
+    let alone = values.iter().filter(|(doubt, _)| !padding(doubt));
     let alone = alone.fold(0, |lanes, (doubt, _)| lanes | doubt.lanes);
     let mut told = 0;
     for (memory, lanes, offsets) in groups {
@@ -559,10 +558,9 @@ fn of_row(cx: &Cx<'_>, row: u32, mask: Mask) -> Doubt {
     let doubt = doubts.map(|doubts| doubts.row(row));
     let mut doubt = doubt.unwrap_or_default().within(mask);
     if doubt.lanes != 0 {
-        doubt.origin = doubt.origin.or(Some(Origin {
-            pc: cx.pc(),
-            lacks: Lacks::Register(row),
-        }));
+        doubt.origin = doubt
+            .origin
+            .or(Some(Origin::new(cx.pc(), Lacks::Register(row))));
     }
     doubt
 }
@@ -598,7 +596,8 @@ fn tell(cx: &mut Cx<'_>, doubt: Doubt) {
 
 /// Reports the effect of a value that is not defined, where it was read first.
 #[cold]
-fn report(cx: &mut Cx<'_>, lanes: Mask, Origin { pc, lacks }: Origin) {
+fn report(cx: &mut Cx<'_>, lanes: Mask, origin: Origin) {
+    let Origin { pc, lacks, .. } = origin;
     let here = std::mem::replace(&mut cx.fragment.pc, pc);
     let rule = match lacks {
         Lacks::Register(_) => rule::REGISTER_UNWRITTEN,

@@ -60,6 +60,15 @@ pub(crate) struct Origin {
     /// The instruction that read it first.
     pub(crate) pc: u32,
     pub(crate) lacks: Lacks,
+    /// Whether it came beside bytes that are defined, as padding does.
+    pub(crate) beside: bool,
+}
+
+impl Origin {
+    pub(crate) fn new(pc: u32, lacks: Lacks) -> Origin {
+        let beside = false;
+        Origin { pc, lacks, beside }
+    }
 }
 
 /// Memory that undefined values are followed through.
