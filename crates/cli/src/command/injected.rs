@@ -53,6 +53,8 @@ pub(super) struct Folder {
 impl Folder {
     pub(super) fn new(command: &str) -> Result<Folder, BadQuestion> {
         let path = std::env::temp_dir().join(format!("heist-{command}-{}", std::process::id()));
+        // A run that was killed has left its folder, and the number is used again.
+        let _ = fs::remove_dir_all(&path);
         fs::create_dir_all(&path)
             .map_err(|error| question(format!("{}: {error}", path.display())))?;
         Ok(Folder { path })
@@ -84,4 +86,19 @@ pub(super) fn code(status: ExitStatus) -> u8 {
     let signal = status.signal().map(|signal| 128 + signal);
     let code = status.code().or(signal).unwrap_or(1);
     u8::try_from(code).unwrap_or(1)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_a_killed_run_has_left_is_not_in_the_way() {
+        let first = Folder::new("left").unwrap_or_else(|_| panic!("a folder"));
+        fs::write(first.path.join("report.jsonl"), "{}\n").expect("a file");
+        assert_eq!(first.lines().len(), 1);
+        std::mem::forget(first);
+        let second = Folder::new("left").unwrap_or_else(|_| panic!("a folder"));
+        assert_eq!(second.lines().len(), 0);
+    }
 }
