@@ -14,7 +14,7 @@
 //! `experts` (layers of experts, in pairs of tile shapes). Shapes are from models, and odd
 //! ones; others are given as 1544x1544x1544: m, n, k. `random:7:40` stands for 40 drawn with the seed 7. Words besides shapes:
 //! tiles such as `wgmma:128x128x64/6` are the only ones then, `tf32` or `f16` is the type of the operands, and `tensor`, `rows` or `blocks` the only
-//! kind of scales of the set `tiny`, and `alone` what it chooses without the others there.
+//! kind of scales of the set `tiny`, and `alone` what it chooses without the others there. `static` deals given tiles out in advance.
 
 mod groups;
 #[path = "../launches.rs"]
@@ -401,6 +401,15 @@ fn random(seed: u64, count: usize) -> Vec<(u32, u32, u32)> {
     all
 }
 
+/// Tiles dealt out in advance, in bands.
+fn dealt(tiling: &Tiling) -> Schedule {
+    let mut schedule = Schedule::new(TileSource::Static).submit(Submit::Late);
+    schedule.order = "grouped(16)".parse().unwrap_or(schedule.order);
+    let [down, across] = tiling.cluster.sides();
+    schedule.cluster = (across, down, 1).into();
+    schedule
+}
+
 /// The shapes that a word stands for: one, or some drawn at random.
 fn shapes(word: &str) -> Result<Vec<(u32, u32, u32)>, String> {
     let Some(drawn) = word.strip_prefix("random:") else {
@@ -455,7 +464,7 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
     let half = |&(m, n, k): &(u32, u32, u32)| Gemm::new(m, n, k, input, output, Layout::Nt);
     let named = |word: &&str| {
         word.parse::<Tiling>().is_ok()
-            || ["tf32", "f16", "alone"].contains(word)
+            || ["tf32", "f16", "alone", "static"].contains(word)
             || kinds.contains(word)
     };
     let given: Vec<Vec<_>> = words
@@ -496,7 +505,8 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
             _ if !only.is_empty() => only
                 .iter()
                 .map(|tiling| {
-                    let job = job_with_tiling(&problem, *tiling, None, H200);
+                    let dealt = words.contains(&"static").then(|| dealt(tiling));
+                    let job = job_with_tiling(&problem, *tiling, dealt.as_ref(), H200);
                     (tiling.to_string(), job)
                 })
                 .collect(),

@@ -37,6 +37,11 @@ impl<'k, T: Storable> Landing<'k, T> {
         self.bytes
     }
 
+    /// The same bytes for elements of another type.
+    pub fn cast<U: Storable>(&self) -> Landing<'k, U> {
+        Landing::new(self.at.cast(), self.bytes)
+    }
+
     /// The part of `len` elements from element `from` on.
     #[track_caller]
     pub fn part(&self, from: u32, len: u32) -> Landing<'k, T> {

@@ -110,6 +110,10 @@ fn a_scale_belongs_to_its_block() {
         "wgmma:64x192x64/3",
         // Tiles of a whole block of B have one scale of it.
         "wgmma:64x128x64/3",
+        // Those that come with their stages, too: three warpgroups, shares of the depth, blocks that copy together.
+        "wgmma:192x128x64/3",
+        "wgmma:128x128x64/3/split=2/cluster=depth",
+        "wgmma:128x128x64/3/cluster=2",
         "wgmma:64x32x64/3/swapped",
     ] {
         let tiling: Tiling = tiling.parse().expect("a tile shape");

@@ -211,6 +211,9 @@ def _scaled_mm_bias(a, b, scale_a, scale_b, bias, out_dtype=15, fast=False, poli
     # The kernels read scales of blocks as a row for each block of the depth of A, and for
     # each block of columns of B.
     own = [t.t().contiguous() if kind == "blocks" else t.contiguous() for t in (scale_a, scale_b)]
+    if kind == "blocks":
+        # The copy engine brings those, from multiples of 16 bytes on.
+        own = [t.clone() if t.data_ptr() % 16 else t for t in own]
     added = None if bias is None else bias.contiguous()
     if (a.data_ptr() | b.data_ptr() | (0 if added is None else added.data_ptr())) % 16:
         aligned(what, mat_a=a, mat_b=b, **({} if added is None else {"bias": added}))

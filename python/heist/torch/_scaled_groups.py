@@ -112,6 +112,9 @@ def _scaled_grouped_mm(a, b, scale_a, scale_b, numbers, expected=-1, out_dtype=1
     # The kernels read scales of blocks as a row for each block of the depth of A, and for each block of
     # columns of B.
     own = [t.transpose(-2, -1).contiguous() if kind == "blocks" else t.contiguous() for t in (scale_a, scale_b)]
+    if kind == "blocks":
+        # The copy engine brings those, from multiples of 16 bytes on.
+        own = [t.clone() if t.data_ptr() % 16 else t for t in own]
     if (a.data_ptr() | b.data_ptr()) % 16:
         aligned(what, mat_a=a, mat_b=b)
     launcher(a.data_ptr(), b.data_ptr(), out.data_ptr(), numbers.data_ptr(), own[0].data_ptr(), own[1].data_ptr())

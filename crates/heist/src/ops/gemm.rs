@@ -6,7 +6,7 @@ use super::memory::Memory;
 use super::operand::{Operand, Operands, SLOTS};
 use super::plan::Plan;
 use heist_kernels::Tuned;
-use heist_kernels::gemm::{FAMILY, Gemm, Major};
+use heist_kernels::gemm::{FAMILY, Gemm, Major, Scales};
 use heist_launch::Role;
 use heist_sched::Schedule;
 
@@ -135,7 +135,11 @@ fn operands(problem: &Gemm) -> Vec<Operand> {
     let ([of_a, of_b], element) = (problem.scale_counts(), problem.scale_element());
     let scale = |name, count: usize| {
         let factors = Operand::tensor(name, Role::In, element, count as u64, count == 0);
-        factors.list()
+        match problem.scales {
+            // The copy engine brings those.
+            Scales::Blocks => factors,
+            _ => factors.list(),
+        }
     };
     vec![
         Operand::tensor("a", Role::In, input, a, false),

@@ -144,7 +144,11 @@ impl Ops {
             {
                 let count = count as u64;
                 let factors = Operand::tensor(name, Role::In, ElementType::F32, count, count == 0);
-                operands.push(factors.list());
+                operands.push(match grouped.scales {
+                    // The copy engine brings those.
+                    Scales::Blocks => factors,
+                    _ => factors.list(),
+                });
             }
             // Read only in other forms of the problem.
             for name in ["places", "record"] {

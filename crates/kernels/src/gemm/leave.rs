@@ -158,6 +158,32 @@ impl<'k> Staged<'k> {
         });
     }
 
+    /// The same where behind the rows that `to` has lie others: a warp whose rows are all among them lets the copy engine store them,
+    /// and the threads of another one store what there is.
+    pub(crate) fn store_among<O: Stored>(
+        &self,
+        finish: &Finish,
+        sums: &WgmmaResult<'k>,
+        at: [Val<'k, u32>; 3],
+        to: &To<'k, O>,
+    ) {
+        let k = self.k;
+        let warp_row = (k.warp_uniform() & 3) * WARP_ROWS;
+        let all = to
+            .rows
+            .map_or(k.c(true), |rows| rows.ge(warp_row + WARP_ROWS));
+        // What threads store is none of the engine's stores, which `newer` counts: so none of them is left.
+        k.if_(!all & k.lane().eq(0), || k.wait_stores_read(0));
+        self.each_panel(finish, sums, to, |panel, tile| {
+            let put = || self.put_chunks(tile, panel, to);
+            let place = [at[0] + panel.first, at[1] + warp_row, at[2]];
+            match panel.whole {
+                true => k.if_else(all, || self.send(tile, place), put),
+                false => put(),
+            }
+        });
+    }
+
     /// Stores 64 rows of accumulators where rows of the result are unaligned: a warp stores row
     /// after row in words. In every other row these words straddle two words in shared memory.
     pub(crate) fn store_rows<O: Stored>(

@@ -6,7 +6,8 @@
 //! elements of the depth need that in any case: between the levels the sums are multiplied by the
 //! scales of their blocks.
 
-use heist_builder::{Global, Kernel, Ptr, Val, Var};
+use heist_builder::{Global, Kernel, Landing, Ptr, Shared, TensorMapRef, Transaction, Val, Var};
+use heist_launch::{Arg, BufferRef, TensorElement, TensorMap};
 
 /// Elements of the depth, and of B's columns, that have a scale in common.
 pub(crate) const BLOCK: u32 = 128;
@@ -18,6 +19,11 @@ const fn chunk(cols: u32) -> u32 {
     } else {
         64
     }
+}
+
+/// How many scales of B a tile has for each block of the depth.
+const fn across(cols: u32) -> u32 {
+    cols.div_ceil(chunk(cols))
 }
 
 /// Scales for each row of A and block of the depth, and for each block of B of 128
@@ -38,6 +44,56 @@ pub(crate) struct BlockScales<'k> {
     pub(crate) depth: Val<'k, u32>,
     /// Whether the tile's rows are columns of the result.
     pub(crate) swapped: bool,
+    /// How they come with each stage, where they do.
+    pub(crate) copied: Option<CopiedScales<'k>>,
+}
+
+/// Scales that the copy engine brings with the stage of their block. A thread that loads them from memory waits for them
+/// between its products: where every multiprocessor copies, a load takes longer than a block, and launches took 1.15 times as long.
+///
+/// Both maps are of all scales one after the other, so that rows may begin anywhere: a copy begins up to three scales before them, at a
+/// multiple of 16 bytes. Rows outside get the scales of others, or zero: their sums are not stored.
+#[derive(Clone, Copy)]
+pub(crate) struct CopiedScales<'k> {
+    pub(crate) maps: [TensorMapRef<'k, f32, 1>; 2],
+    /// Scales of A, and of B, before those that [`BlockScales`] counts from.
+    pub(crate) before: [Val<'k, u32>; 2],
+}
+
+/// Scales in 16 bytes.
+const LEAST: u32 = 4;
+/// Scales in 128 bytes: the copies of a stage begin at multiples of them.
+const APART: u32 = 32;
+
+/// Where the scales of B begin behind those of A's rows in a stage.
+const fn behind(rows: u32) -> u32 {
+    (rows + LEAST).next_multiple_of(APART)
+}
+
+/// Floats that a stage of such tiles has room for, for their scales.
+pub(crate) const fn floats(rows: u32, cols: u32) -> u32 {
+    behind(rows) + across(cols) * APART
+}
+
+/// The most rows of a tile whose scales are copied: a box has at most 256 elements.
+pub(crate) const MOST_ROWS: u32 = 192;
+
+/// The maps of scales that are copied: of `counts` in all, for tiles of so many rows.
+pub(crate) fn maps(counts: [usize; 2], rows: u32) -> [Arg; 2] {
+    let map = |name: &str, count: usize, boxed: u32| {
+        let buffer = BufferRef::Named(name.to_owned());
+        let dims = [count as u64];
+        Arg::TensorMap(TensorMap::dense(
+            buffer,
+            TensorElement::F32,
+            &dims,
+            &[boxed],
+        ))
+    };
+    [
+        map("scale_a", counts[0], rows + LEAST),
+        map("scale_b", counts[1], LEAST),
+    ]
 }
 
 /// What a thread needs of the scales of one block of the depth, for 64 rows of sums. It is
@@ -116,6 +172,74 @@ impl<'k> BlockScales<'k> {
                 false => scale.from.at(block),
             };
             scale.value.set(at.load());
+        }
+    }
+
+    /// Where the scales of a tile's rows begin in a block, among all of A's.
+    fn of_a(
+        &self,
+        copied: &CopiedScales<'k>,
+        row: Val<'k, u32>,
+        block: Val<'k, u32>,
+    ) -> Val<'k, u32> {
+        copied.before[0] + row + block * self.pitch
+    }
+
+    /// Where those of columns of B do.
+    fn of_b(
+        &self,
+        copied: &CopiedScales<'k>,
+        col: Val<'k, u32>,
+        block: Val<'k, u32>,
+    ) -> Val<'k, u32> {
+        copied.before[1] + (col.min(self.n - 1) / BLOCK) * self.depth + block
+    }
+
+    /// Issues the copies of a block's scales, for a tile of so many rows and columns that begins there.
+    pub(crate) fn copy(
+        &self,
+        copied: &CopiedScales<'k>,
+        copies: &Transaction<'k>,
+        to: Landing<'k, f32>,
+        [row, col]: [Val<'k, u32>; 2],
+        [rows, cols]: [u32; 2],
+        block: Val<'k, u32>,
+    ) {
+        let [a, b] = copied.maps;
+        let whole = |at: Val<'k, u32>| [(at & !(LEAST - 1)).cast::<i32>()];
+        let from = whole(self.of_a(copied, row, block));
+        copies.copy_tensor(to.part(0, rows + LEAST), a, from);
+        for number in 0..across(cols) {
+            let from = whole(self.of_b(copied, col + number * chunk(cols), block));
+            let to = to.part(behind(rows) + number * APART, LEAST);
+            copies.copy_tensor(to, b, from);
+        }
+    }
+
+    /// The factors of a thread's sums of 64 rows from `down` in the tile on, from the scales that came with its stage.
+    pub(crate) fn copied_factors(
+        &self,
+        copied: &CopiedScales<'k>,
+        from: Ptr<'k, Shared, f32>,
+        [row, col]: [Val<'k, u32>; 2],
+        down: Val<'k, u32>,
+        [rows, cols]: [u32; 2],
+        block: Val<'k, u32>,
+    ) -> Factors<'k> {
+        let k = down.kernel();
+        let within = |at: Val<'k, u32>| at & (LEAST - 1);
+        let own = down + (k.warp_uniform() & 3) * 16 + (k.lane() >> 2);
+        let own = from.at(own + within(self.of_a(copied, row, block)));
+        let of_a = [0, 8].map(|further| own.at(further).load());
+        let of_b = (0..across(cols)).map(|number| {
+            let at = within(self.of_b(copied, col + number * chunk(cols), block));
+            from.at(at + (behind(rows) + number * APART)).load()
+        });
+        let products = of_b.map(|col| of_a.iter().map(|row| *row * col).collect());
+        Factors {
+            products: products.collect(),
+            chunk: chunk(cols),
+            swapped: false,
         }
     }
 

@@ -5,7 +5,7 @@ use super::buffers::over_operands;
 use super::choose;
 use super::config::Config;
 use super::entry::PARAMETERS;
-use super::problem::Gemm;
+use super::problem::{Gemm, Scales};
 use super::tiling::{Cluster, Tiling};
 use super::variant::{FAMILY, job_with, plan_with_tiling, schedule as usual};
 use super::{kernel, wgmma};
@@ -179,7 +179,8 @@ fn judge_warpgroups(problem: &Gemm, candidate: &Candidate, target: Target) -> Re
         [left, right]
     };
     // Beside the ring a block has a kilobyte at least, for alignment and its scheduler.
-    let bytes = tiling.ring_bytes(majors) + tiling.sent_bytes() + 1024;
+    let scales = tiling.scale_bytes(problem.scales == Scales::Blocks);
+    let bytes = tiling.ring_bytes(majors) + tiling.sent_bytes() + scales + 1024;
     let room = tiling.room(target.arch);
     if let Some(why) = too_much_shared(bytes.into(), room.into(), target) {
         return Err(why);

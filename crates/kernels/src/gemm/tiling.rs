@@ -1,6 +1,7 @@
 //! Tile shapes on warpgroups.
 
 use super::problem::Major;
+use super::scales;
 use crate::error::KernelError;
 use heist_launch::Dim3;
 use heist_ptx::arch::Arch;
@@ -15,6 +16,8 @@ pub(crate) const GROUP_ROWS: u32 = 64;
 const THREE_GROUPS: u32 = 3 * GROUP_ROWS;
 /// Registers that a thread takes besides its sums.
 const BESIDES: u32 = 36;
+/// The same where it adds up parts that are multiplied by scales from its stages, and nothing is read ahead.
+const COPIED: u32 = 30;
 
 /// Registers that move from the warpgroup that copies to those that multiply, for the time of a
 /// tile: so many a thread has then.
@@ -285,6 +288,26 @@ impl Tiling {
         self.stages * (rows * SPAN * 2 + 16)
     }
 
+    /// Whether scales of blocks come with their stage ([`CopiedScales`](super::scales::CopiedScales)): where a thread has few of them, and waits for its products
+    /// before it adds them up.
+    pub(crate) fn copies_scales(&self) -> bool {
+        let few = self.rows <= scales::MOST_ROWS && self.depth == SPAN;
+        few && !self.swapped && self.parts() == 1
+    }
+
+    /// Rows of [`SPAN`] elements that each stage has for its scales then: a multiple of 8, so that operands stay aligned.
+    pub(crate) fn scale_rows(&self) -> u32 {
+        (scales::floats(self.rows, self.cols) * 4).next_multiple_of(1024) / 128
+    }
+
+    /// Bytes that these take in all stages.
+    pub(crate) fn scale_bytes(&self, blocks: bool) -> u32 {
+        match blocks && self.copies_scales() {
+            true => self.stages * self.scale_rows() * 128,
+            false => 0,
+        }
+    }
+
     /// The blocks of a cluster along columns and rows of tiles, and along shares of the depth.
     pub(crate) fn cluster_shape(&self) -> Dim3 {
         let [below, beside] = self.cluster.sides();
@@ -414,13 +437,14 @@ impl Tiling {
     /// each: more than 32 columns spilled, or were slower.
     pub(crate) fn holds_levels(&self, scaled: bool) -> bool {
         let few = !(scaled && self.swapped) || self.cols <= 32;
-        // Scales take registers of their own, so that those that could move do not help.
-        let most = if scaled {
-            self.registers()
-        } else {
-            self.most()
+        // Scales that are loaded take registers of their own, so that those that could move do not help.
+        let (most, besides) = match scaled {
+            false => (self.most(), BESIDES),
+            // Those that come with their stages take fewer.
+            true if self.copies_scales() => (self.most(), COPIED),
+            true => (self.registers(), BESIDES),
         };
-        few && self.sums() + self.cols / 2 + BESIDES <= most
+        few && self.sums() + self.cols / 2 + besides <= most
     }
 }
 

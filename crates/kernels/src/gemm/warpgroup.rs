@@ -13,8 +13,8 @@ use super::scales::{BlockScales, Fetched};
 use super::tiling::{GROUP_ROWS, Registers, SPAN, Tiling};
 use heist_builder::{
     BarrierSpec, Bool, BulkConsumer, BulkGatherer, BulkPipeline, BulkProducer, Kernel, Landing,
-    Mbarrier, SharedTile, TensorMapRef, TileLayout, TileSpec, Transaction, Val, Var, WgmmaInput,
-    WgmmaOperand, WgmmaResult, WgmmaSums, f16,
+    Mbarrier, Ptr, Shared, SharedTile, TensorMapRef, TileLayout, TileSpec, Transaction, Val, Var,
+    WgmmaInput, WgmmaOperand, WgmmaResult, WgmmaSums, f16,
 };
 use heist_launch::{Arg, BufferRef, L2Promotion, Swizzle, TensorElement, TensorMap};
 use heist_sched::Pause;
@@ -27,21 +27,26 @@ const PART: u32 = 4;
 /// The contents of a stage. Every element type is copied as bits, in rows of 128 bytes.
 type Stage = (TileSpec<'static, f16>, TileSpec<'static, f16>);
 
+/// A stage that has been filled.
+type Staged<'k> = (SharedTile<'k, f16>, SharedTile<'k, f16>);
+
 /// The stages of a block, for operands stored like this. Rows of the left one that are `gathered`
-/// ([`Gather`]) are copied by the producer warpgroup.
+/// ([`Gather`]) are copied by the producer warpgroup. Behind the left one lie the `scaled` blocks' scales, where they come with their stage.
 pub(crate) fn ring<'k>(
     k: &Kernel<'k>,
     tiling: &Tiling,
     [left, right]: [Major; 2],
     gathered: bool,
+    scaled: bool,
 ) -> BulkPipeline<'k, Stage> {
-    let spec = |name, outer, major| {
-        let rows = tiling.stage_rows(outer, major);
+    let spec = |name, outer, major, besides| {
+        let rows = tiling.stage_rows(outer, major) + besides;
         TileSpec::new(name, rows, SPAN, TileLayout::Swizzled)
     };
+    let besides = if scaled { tiling.scale_rows() } else { 0 };
     let stage = (
-        spec("left", tiling.rows, left),
-        spec("right", tiling.cols, right),
+        spec("left", tiling.rows, left, besides),
+        spec("right", tiling.cols, right, 0),
     );
     let consumers = tiling.sharing() * 4;
     match gathered {
@@ -167,6 +172,8 @@ pub(crate) struct Factors<'k> {
     pub(crate) right: Side<'k>,
     /// Where the left one's rows are, in a ring that gathers them.
     pub(crate) gather: Option<Gather<'k>>,
+    /// What comes with each stage besides.
+    pub(crate) scales: Option<BlockScales<'k>>,
     /// The first step, in stages.
     pub(crate) from: Val<'k, u32>,
     /// How many there are.
@@ -567,9 +574,6 @@ impl<'p, 'k> Ends<'p, 'k> {
             Levels::Two(Some(scales)) if self.parts(levels) == 2 => {
                 vec![self.in_two_parts::<H>(factors, places[0], scales)]
             }
-            Levels::Two(Some(scales)) if self.in_turns_of_scales(&places) => {
-                vec![self.in_blocks::<H>(factors, places[0], scales)]
-            }
             Levels::Two(scales) => self.in_two_levels::<H>(factors, &places, scales),
         };
         let store = || {
@@ -753,51 +757,6 @@ impl<'p, 'k> Ends<'p, 'k> {
         total
     }
 
-    /// Whether scales are fetched two blocks ahead ([`Ends::in_blocks`]): few of them a thread, for one set of rows.
-    fn in_turns_of_scales(&self, rows: &[Val<'k, u32>]) -> bool {
-        let Tiling { depth, swapped, .. } = self.tiling;
-        rows.len() == 1 && depth == SPAN && !swapped && self.pieces.is_none()
-    }
-
-    /// The same with one set of partial sums. While a warpgroup adds up, the other one's products keep the tensor cores busy. The scales of
-    /// a block are read two blocks before: a load takes as long as a block and more where copies keep the L2 cache busy, and the
-    /// assembler has products wait for it.
-    fn in_blocks<H: WgmmaInput>(
-        &self,
-        factors: Factors<'k>,
-        row: Val<'k, u32>,
-        scales: BlockScales<'k>,
-    ) -> WgmmaResult<'k> {
-        let k = self.k;
-        let cols = self.tiling.cols;
-        let part = WgmmaSums::zero(&k, cols);
-        let total = WgmmaResult::zero(&k, cols);
-        let place = [factors.left.first + row, factors.right.first];
-        let fetched = [0, 1].map(|_| scales.room(&k, place, cols));
-        let add = |block: Val<'k, u32>, turn: usize| {
-            let by = self.consumer.consume(|stage| {
-                self.products::<H>(factors, stage, &part, row, 0);
-                let by = scales.factors(&fetched[turn]);
-                scales.fetch(&fetched[turn], block + 2);
-                part.wait_for_older(0);
-                by
-            });
-            part.add_to(&total, 0, |at| Some(by.block(at)));
-        };
-        scales.fetch(&fetched[0], factors.from);
-        scales.fetch(&fetched[1], factors.from + 1);
-        let pairs = factors.steps / 2;
-        k.for_range(0, pairs, |pair| {
-            let block = factors.from + pair * 2;
-            add(block, 0);
-            add(block + 1, 1);
-        });
-        k.if_((factors.steps & 1).ne(0), || {
-            add(factors.from + pairs * 2, 0);
-        });
-        total
-    }
-
     /// The same in two levels. While a warpgroup adds up its sums, the other one's products
     /// keep the tensor cores busy.
     fn in_two_levels<H: WgmmaInput>(
@@ -812,7 +771,9 @@ impl<'p, 'k> Ends<'p, 'k> {
         let totals: Vec<_> = rows.iter().map(|_| WgmmaResult::zero(&k, cols)).collect();
         let pieces = depth / SPAN;
         let first = factors.from * pieces;
-        let scaled: Option<Vec<(BlockScales<'k>, Fetched<'k>)>> = scales.map(|scales| {
+        let copied = scales.and_then(|scales| Some((scales, scales.copied?)));
+        let loaded = scales.filter(|scales| scales.copied.is_none());
+        let scaled: Option<Vec<(BlockScales<'k>, Fetched<'k>)>> = loaded.map(|scales| {
             let place = |row: &Val<'k, u32>| [factors.left.first + *row, factors.right.first];
             rows.iter()
                 .map(|row| (scales, scales.room(&k, place(row), cols)))
@@ -830,10 +791,22 @@ impl<'p, 'k> Ends<'p, 'k> {
             let block = first + step * pieces;
             // Products of 64 rows and 128 bytes of the depth; the last ones are added after the
             // stage has been released.
-            let products = |stage, piece: u32, number: usize| {
+            let products = |stage: Staged<'k>, piece: u32, number: usize| {
                 self.products::<H>(factors, stage, &part, rows[number], piece);
                 let scaled = scaled.as_ref().map(|scaled| &scaled[number]);
-                let by = scaled.map(|(scales, fetched)| scales.factors(fetched));
+                let by = match &copied {
+                    Some((scales, copied)) => {
+                        let from = self.scales_of(stage);
+                        let place = [factors.left.first, factors.right.first];
+                        let sides = [self.tiling.rows, cols];
+                        let by =
+                            scales.copied_factors(copied, from, place, rows[number], sides, block);
+                        // The copy engine overwrites what was read.
+                        k.fence_async_shared();
+                        Some(by)
+                    }
+                    None => scaled.map(|(scales, fetched)| scales.factors(fetched)),
+                };
                 fetch(number, block + (piece + 1));
                 part.wait_for_older(0);
                 by
@@ -856,6 +829,12 @@ impl<'p, 'k> Ends<'p, 'k> {
             part.add_to(&totals[last.1], 0, by);
         });
         totals
+    }
+
+    /// The scales that came with a stage.
+    fn scales_of(&self, (left, _): Staged<'k>) -> Ptr<'k, Shared, f32> {
+        let behind = left.rows_from(self.tiling.rows, self.tiling.scale_rows());
+        behind.ptr().cast()
     }
 
     /// Sets the sums of a tile that was left half done to what they were.
@@ -994,11 +973,20 @@ impl<'p, 'k> Ends<'p, 'k> {
                     sides.map(|(side, outer, peers)| side.ending(written, outer, depth, &peers))
                 }
             };
-        let copy = |copies: &Transaction<'k>, (to_left, to_right)| {
+        let copy = |copies: &Transaction<'k>, (to_left, to_right): (Landing<'k, f16>, _)| {
             if factors.gather.is_none() {
                 left.copy(copies, to_left, rows, depth, at, same_rows);
             }
             right.copy(copies, to_right, cols, depth, at, same_cols);
+            let copied = factors
+                .scales
+                .and_then(|scales| Some((scales, scales.copied?)));
+            if let Some((scales, copied)) = copied {
+                let behind = to_left.part(rows * SPAN, self.tiling.scale_rows() * SPAN);
+                let place = [factors.left.first, factors.right.first];
+                let block = factors.from + step;
+                scales.copy(&copied, copies, behind.cast(), place, [rows, cols], block);
+            }
         };
         match less_rows
             .into_iter()

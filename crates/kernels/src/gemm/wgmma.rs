@@ -8,7 +8,7 @@ use super::meet::Meet;
 use super::pieces::state_words;
 use super::problem::{Gemm, Input, Layout, Major, Output, Scales};
 use super::row_scales::Ahead;
-use super::scales::{BLOCK, BlockScales};
+use super::scales::{self, BLOCK, BlockScales, CopiedScales};
 use super::split;
 use super::tail::{Tail, TailOn, Unit};
 use super::tiling::{Cluster, Tiling};
@@ -51,6 +51,10 @@ kernel_params! {
         scale_a: Global<f32>,
         /// Of B.
         scale_b: Global<f32>,
+        /// Those of A one after the other, where they come with their stages.
+        scales_a: TensorMap<f32, 1>,
+        /// Those of B.
+        scales_b: TensorMap<f32, 1>,
         /// Partial sums of split-K, where the depth is split, or of the last tiles, where these are cut.
         partial: Global<f32>,
         /// Which pieces the last tiles are cut in.
@@ -139,6 +143,8 @@ struct Form {
     scales: Scales,
     /// Whether products are accumulated in two levels.
     levels: bool,
+    /// Whether scales of blocks come with their stages.
+    copied: bool,
     /// Whether there are several products.
     batched: bool,
     way: Way,
@@ -169,13 +175,15 @@ impl Form {
                 wrong("two warpgroups with a tile each add up in one level")?;
             }
         }
+        let blocks = problem.scales == Scales::Blocks;
+        let scales = tiling.scale_bytes(blocks);
         let Some(room) = tiling
             .room(arch)
-            .checked_sub(tiling.ring_bytes(majors) + tiling.sent_bytes() + 1024)
+            .checked_sub(tiling.ring_bytes(majors) + tiling.sent_bytes() + scales + 1024)
         else {
             return Err(KernelError::unfit(format!(
                 "tile shape {tiling}: its stages take {} bytes of shared memory, and a block on {arch} has {}",
-                tiling.ring_bytes(majors) + tiling.sent_bytes(),
+                tiling.ring_bytes(majors) + tiling.sent_bytes() + scales,
                 tiling.room(arch)
             )));
         };
@@ -206,6 +214,7 @@ impl Form {
             finish,
             scales: problem.scales,
             levels: problem.in_levels(),
+            copied: blocks && tiling.copies_scales(),
             batched: problem.batch > 1,
             way,
             ahead,
@@ -352,7 +361,7 @@ fn build_typed<H: WgmmaInput, O: Stored>(
     let turns = roles && stores_in_turns(form);
     let tiled = if roles { tiled.apart() } else { tiled };
     tiled.build(arch, |k, args, tiles| {
-        let ring = ring(k, tiling, form.majors, false);
+        let ring = ring(k, tiling, form.majors, false, form.copied);
         let late = waits && lets_next_late(tiling, schedule);
         let edges = [args.left_edge, args.right_edge]
             .into_iter()
@@ -491,11 +500,11 @@ fn lets_next_late(tiling: &Tiling, schedule: &Schedule) -> bool {
 }
 
 /// Whether the two warpgroups of a block store in turns, and so stay apart: those of a block that takes tile after
-/// tile of a short depth. With 512 to 1024 of the depth it made launches 2 to 5% faster;
-/// sums in two levels leave no registers for it.
+/// tile of a short depth. With 512 to 1024 of the depth it made launches 2 to 5% faster, and with sums in two levels
+/// up to 17%; with scales of blocks it gained nothing.
 fn stores_in_turns(form: &Form) -> bool {
     let tiling = &form.tiling;
-    tiling.sharing() == 2 && !form.levels && form.short
+    tiling.sharing() == 2 && form.scales != Scales::Blocks && form.short
 }
 
 /// What the epilogue of 64 rows needs besides their sums, and is read before the products: the
@@ -522,7 +531,12 @@ fn levels<'k>(args: &WgmmaArgs<On<'k>>, form: &Form) -> Levels<'k> {
     if !form.levels {
         return Levels::One;
     }
-    Levels::Two((form.scales == Scales::Blocks).then(|| BlockScales {
+    Levels::Two((form.scales == Scales::Blocks).then(|| scales(args, form)))
+}
+
+/// Scales of blocks.
+fn scales<'k>(args: &WgmmaArgs<On<'k>>, form: &Form) -> BlockScales<'k> {
+    BlockScales {
         a: args.scale_a,
         pitch: args.m,
         b: args.scale_b,
@@ -530,7 +544,11 @@ fn levels<'k>(args: &WgmmaArgs<On<'k>>, form: &Form) -> Levels<'k> {
         n: args.n,
         depth: (args.k + (BLOCK - 1)) / BLOCK,
         swapped: form.tiling.swapped,
-    }))
+        copied: form.copied.then(|| CopiedScales {
+            maps: [args.scales_a, args.scales_b],
+            before: [args.m.kernel().c(0); 2],
+        }),
+    }
 }
 
 /// Where a tile is, or the tile that a piece is of.
@@ -619,6 +637,7 @@ fn factors<'k>(args: &WgmmaArgs<On<'k>>, form: &Form, place: Place<'k>) -> Facto
         left: side(args.left, rows, row, below, edge_rows),
         right: side(args.right, cols, col, behind, edge_cols),
         gather: None,
+        scales: form.copied.then(|| scales(args, form)),
         from,
         steps,
     }
@@ -778,6 +797,11 @@ pub(crate) fn plan(
     let either = |used, name| buffer(if used { name } else { "d" });
     let scaled = problem.scales != Scales::None;
     let [left, right, out] = maps(problem, &form);
+    let [scales_a, scales_b] = match form.copied {
+        true => scales::maps(problem.scale_counts(), tiling.rows),
+        // The kernel does not look at them.
+        false => [left.clone(), left.clone()],
+    };
     let inside = edges(problem, tiling);
     let [left_edge, right_edge] = edge_maps(problem, &form, inside);
     let args = WgmmaArgs {
@@ -791,6 +815,8 @@ pub(crate) fn plan(
         bias: buffer("bias"),
         scale_a: either(scaled, "scale_a"),
         scale_b: either(scaled, "scale_b"),
+        scales_a,
+        scales_b,
         partial: either(form.way == Way::Shares || tail.is_some(), "partial"),
         tail: match &tail {
             None => buffer("d"),

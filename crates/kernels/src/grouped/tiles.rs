@@ -7,7 +7,7 @@ use super::waves::Load;
 use super::wgmma::{Fused, Names, step};
 use crate::error::KernelError;
 use crate::family::{Target, Variant};
-use crate::gemm::{Input, Major, Tiling, fits_levels, off_lines};
+use crate::gemm::{Input, Major, Scales, Tiling, fits_levels, off_lines};
 use crate::plan::LaunchPlan;
 use crate::space::too_much_shared;
 use heist_builder::Feature;
@@ -81,12 +81,18 @@ pub(super) fn expected(alike: Alike<'_>, tiling: &Tiling, most: Dim3, target: Ta
     }
 }
 
+/// Bytes of shared memory that the ring takes and what lies beside it: the table of groups, 32 at least, and
+/// the scheduler's words.
+pub(super) fn shared_bytes(problem: &Grouped, tiling: &Tiling) -> u32 {
+    let majors = [Major::Depth, problem.layout.b()];
+    let scales = tiling.scale_bytes(problem.scales == Scales::Blocks);
+    let table = ((problem.len() as u32).next_power_of_two().max(32) + 1) * 4;
+    tiling.ring_bytes(majors) + scales + table + 256
+}
+
 /// Why tiles of this shape can't multiply these groups.
 pub(super) fn unfit(problem: &Grouped, tiling: &Tiling, target: Target) -> Option<String> {
-    let majors = [Major::Depth, problem.layout.b()];
-    // Beside the ring lie the table of groups, 32 at least, and the scheduler's words.
-    let table = (problem.len() as u32).next_power_of_two().max(32) * 8;
-    let bytes = tiling.ring_bytes(majors) + table + 2048;
+    let bytes = shared_bytes(problem, tiling) + 2048;
     let levels = match problem.in_levels() {
         true => fits_levels(problem.scales, tiling).err(),
         false => None,

@@ -15,15 +15,15 @@ use crate::gemm::gather::Gather;
 use crate::gemm::pieces::state_words;
 use crate::gemm::warpgroup::{Ends, Factors, Levels, Side, ring};
 use crate::gemm::{
-    BlockScales, Epilogue, Finish, Gated, Input, Major, Output, Placed, SCALE_BLOCK, Scales,
-    Stored, Tiling, left,
+    BlockScales, CopiedScales, Epilogue, Finish, Gated, Input, Major, Output, Placed, SCALE_BLOCK,
+    Scales, Staged, Staging, Stored, Tiling, left, scale_maps,
 };
 use crate::job::{Step, buffer};
 use heist_builder::{
     Arch, BuildError, E4m3, E5m2, Global, Kernel, On, TensorMap, Val, WgmmaInput, WgmmaResult,
     bf16, f16, kernel_params,
 };
-use heist_launch::Dim3;
+use heist_launch::{Arg, BufferRef, Dim3, TensorElement, TensorMap as Map};
 use heist_sched::{Schedule, Tiled, TiledKernel};
 
 kernel_params! {
@@ -35,6 +35,8 @@ kernel_params! {
         b: TensorMap<f16, 3>,
         /// The results.
         d: Global<u8>,
+        /// The same, where the copy engine stores them.
+        out: TensorMap<f16, 3>,
         /// The matrix whose rows are gathered, where they are.
         x: Global<u16>,
         /// Of each row of all groups, which one it is: where it is gathered from, or goes to.
@@ -45,6 +47,10 @@ kernel_params! {
         scale_a: Global<f32>,
         /// Of the right matrices.
         scale_b: Global<f32>,
+        /// Those of A one after the other, where they come with their stages.
+        scales_a: TensorMap<f32, 1>,
+        /// Those of the right matrices.
+        scales_b: TensorMap<f32, 1>,
         /// Where each group's rows end, or how many it uses.
         shapes: Global<u32>,
         /// Not read.
@@ -96,8 +102,12 @@ struct Form {
     scales: Scales,
     /// Whether products are accumulated in two levels.
     levels: bool,
+    /// Whether scales of blocks come with their stages.
+    copied: bool,
     /// Whether whole stages cover the depth.
     even_depth: bool,
+    /// How results leave through shared memory, where they do.
+    staging: Option<Staging>,
 }
 
 impl Form {
@@ -112,8 +122,25 @@ impl Form {
             finish,
             scales: problem.scales,
             levels: problem.in_levels(),
+            copied: problem.scales == Scales::Blocks && tiling.copies_scales(),
             even_depth: k.is_multiple_of(tiling.depth),
+            staging: None,
         }
+    }
+
+    /// The same with results that leave through shared memory, where they can and there is room for it.
+    fn staged(self, problem: &Grouped, target: Target) -> Form {
+        let Fused { gated, placed, .. } = self.fused;
+        // Factors of rows and columns would be read panel by panel: up to 4% slower.
+        let plain = !self.finish.reads() && self.finish.aligned == 8;
+        let halves = problem.output != Output::F32 && plain;
+        let used = tiles::shared_bytes(problem, &self.tiling);
+        let room = self.tiling.room(target.arch).saturating_sub(used);
+        let staging = (halves && !gated && !placed)
+            .then(|| Staging::new(&self.tiling, room, 4))
+            .flatten()
+            .filter(|staging| staging.in_panels(&self.tiling));
+        Form { staging, ..self }
     }
 }
 
@@ -159,12 +186,22 @@ fn build_typed<H: WgmmaInput, O: Stored>(
     };
     tiled.build(arch, |k, args, tiles| {
         let gathered = form.fused.gathered.is_some();
-        let ring = ring(k, tiling, [Major::Depth, form.cut.b_major], gathered);
+        let ring = ring(
+            k,
+            tiling,
+            [Major::Depth, form.cut.b_major],
+            gathered,
+            form.copied,
+        );
         let maps = [args.b, args.a];
         let maps = if gathered { &maps[..1] } else { &maps[..] };
         let ends = Ends::new(k, tiling, &ring, maps, gathered).pausing(tiles.pause());
+        let staged = form
+            .staging
+            .map(|shape| Staged::new(k, tiling, shape, Some(args.out)));
         let work = Work {
             args: &args,
+            staged,
             groups: Groups::new(k, known!(args), [args.a, args.b], form.cut),
             form: *form,
         };
@@ -196,6 +233,9 @@ fn build_typed<H: WgmmaInput, O: Stored>(
             tiles.each_ahead(body, begin)
         };
         ends.finish();
+        if let Some(staged) = staged {
+            staged.finish();
+        }
         done
     })
 }
@@ -203,6 +243,7 @@ fn build_typed<H: WgmmaInput, O: Stored>(
 /// What a kernel makes of its groups.
 struct Work<'r, 'k> {
     args: &'r WgmmaArgs<On<'k>>,
+    staged: Option<Staged<'k>>,
     groups: Groups<'k>,
     form: Form,
 }
@@ -217,6 +258,7 @@ impl<'k> Work<'_, 'k> {
             gather: fused
                 .gathered
                 .map(|per| self.gather(found, left.first, per)),
+            scales: self.form.copied.then(|| self.scales(found)),
             from: left.first.kernel().c(0),
             steps: self.args.steps,
         }
@@ -224,30 +266,41 @@ impl<'k> Work<'_, 'k> {
 
     /// How the products of a tile are added.
     fn levels(&self, found: Found<'k>) -> Levels<'k> {
-        let Work { args, groups, form } = self;
+        let form = &self.form;
         if !form.levels {
             return Levels::One;
         }
-        Levels::Two((form.scales == Scales::Blocks).then(|| {
-            let begin = groups.begin(found.group);
-            let depth = (args.k + (SCALE_BLOCK - 1)) / SCALE_BLOCK;
-            let across = (args.n + (SCALE_BLOCK - 1)) / SCALE_BLOCK;
-            // Of masked groups the scales lie group after group, and rows count from the first
-            // group's on: before a group's scales lie `depth` of each row before it, not one.
-            let (before, pitch) = match form.cut.described {
-                Described::Masked => (begin.mul_wide(depth - 1), args.room),
-                _ => (begin.kernel().c(0u64), args.rows),
-            };
-            BlockScales {
-                a: args.scale_a.at(before),
-                pitch,
-                b: args.scale_b.at(found.group.mul_wide(across * depth)),
-                m: begin + groups.member(found.group).m,
-                n: args.n,
-                depth,
-                swapped: false,
-            }
-        }))
+        Levels::Two((form.scales == Scales::Blocks).then(|| self.scales(found)))
+    }
+
+    /// The scales of a tile's group.
+    fn scales(&self, found: Found<'k>) -> BlockScales<'k> {
+        let Work {
+            args, groups, form, ..
+        } = self;
+        let begin = groups.begin(found.group);
+        let depth = (args.k + (SCALE_BLOCK - 1)) / SCALE_BLOCK;
+        let across = (args.n + (SCALE_BLOCK - 1)) / SCALE_BLOCK;
+        // Of masked groups the scales lie group after group, and rows count from the first
+        // group's on: before a group's scales lie `depth` of each row before it, not one.
+        let (before, pitch) = match form.cut.described {
+            Described::Masked => (begin.mul_wide(depth - 1), args.room),
+            _ => (begin.kernel().c(0u64), args.rows),
+        };
+        let before_b = found.group.mul_wide(across * depth);
+        BlockScales {
+            a: args.scale_a.at(before),
+            pitch,
+            b: args.scale_b.at(before_b),
+            m: begin + groups.member(found.group).m,
+            n: args.n,
+            depth,
+            swapped: false,
+            copied: form.copied.then(|| CopiedScales {
+                maps: [args.scales_a, args.scales_b],
+                before: [before.cast(), before_b.cast()],
+            }),
+        }
     }
 
     /// Where the rows of a tile come from, whose first is row `first` of all groups.
@@ -271,7 +324,9 @@ impl<'k> Work<'_, 'k> {
         [row, col]: [Val<'k, u32>; 2],
         sums: &WgmmaResult<'k>,
     ) {
-        let Work { args, groups, form } = self;
+        let Work {
+            args, groups, form, ..
+        } = self;
         let mut to = groups.to::<O>(found.group, [row, col]);
         let of_rows = args.scale_a.at(groups.begin(found.group) + row);
         let of_cols = args.scale_b.at(found.group.mul_wide(args.n));
@@ -284,7 +339,13 @@ impl<'k> Work<'_, 'k> {
             });
         }
         match form.fused.gated {
-            false => form.finish.store(k, sums, &to),
+            false => match self.staged {
+                None => form.finish.store(k, sums, &to),
+                Some(staged) => {
+                    let at = [col, groups.begin(found.group) + row, k.c(0)];
+                    staged.store_among(&form.finish, sums, at, &to);
+                }
+            },
             true => form.finish.store(k, &Gated { k: *k, sums }, &to),
         }
     }
@@ -321,7 +382,7 @@ pub(super) fn step(
         return Ok(None);
     }
     let Alike { n, k, .. } = alike;
-    let mut form = Form::new(problem, [n, k], tiling, fused);
+    let mut form = Form::new(problem, [n, k], tiling, fused).staged(problem, target);
     // A tile that stands for several can't be left half done, and in check mode every decoded tile is
     // one of the launch.
     let tiles = match schedule.pausing || problem.check {
@@ -339,6 +400,11 @@ pub(super) fn step(
     let launch = kernel.plan(target.resident(&kernel.built.launch, tiling.registers()))?;
     let (_, [a_len, b_len, d_len]) = places(problem);
     let [a, b] = maps(problem, [names.a, names.b], alike, &form.cut, tiling.depth);
+    let out = match form.staging {
+        // The kernel does not look at it.
+        None => b.clone(),
+        Some(staging) => results(problem, names.d, alike, staging),
+    };
     // An unused parameter is set to any buffer.
     let either = |name| {
         buffer(if problem.scales == Scales::None {
@@ -346,6 +412,11 @@ pub(super) fn step(
         } else {
             name
         })
+    };
+    let [scales_a, scales_b] = match form.copied {
+        true => scale_maps(problem.scale_counts(), tiling.rows),
+        // The kernel does not look at them.
+        false => [b.clone(), b.clone()],
     };
     let args = WgmmaArgs {
         // Rows that are gathered have no map: any other stands for it.
@@ -355,11 +426,14 @@ pub(super) fn step(
         },
         b,
         d: buffer(names.d),
+        out,
         x: buffer(names.a),
         index: buffer(names.index),
         factors: buffer(names.factors),
         scale_a: either("scale_a"),
         scale_b: either("scale_b"),
+        scales_a,
+        scales_b,
         shapes: buffer("shapes"),
         places: buffer(if problem.check { "places" } else { "shapes" }),
         record: buffer(if problem.check { "record" } else { "shapes" }),
@@ -375,4 +449,16 @@ pub(super) fn step(
         d_len,
     };
     Ok(Some(Step::tiled(&kernel, &launch, args)))
+}
+
+/// The map of the results: the rows of all groups.
+fn results(problem: &Grouped, name: &str, alike: Alike<'_>, staging: Staging) -> Arg {
+    let ([width, high], swizzle) = staging.boxed();
+    let element = match problem.output {
+        Output::F16 => TensorElement::F16,
+        _ => TensorElement::Bf16,
+    };
+    let dims = [u64::from(alike.n), alike.total(), 1];
+    let buffer = BufferRef::Named(name.to_owned());
+    Arg::TensorMap(Map::dense(buffer, element, &dims, &[width, high, 1]).swizzle(swizzle))
 }
