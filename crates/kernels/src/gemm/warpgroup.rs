@@ -201,6 +201,8 @@ pub(crate) enum Role {
 }
 
 /// How the products of a tile are added.
+// It is copied a few times while a kernel is built, and never kept.
+#[allow(clippy::large_enum_variant)]
 #[derive(Clone, Copy)]
 pub(crate) enum Levels<'k> {
     /// By the tensor cores.
