@@ -159,19 +159,22 @@ impl<'k> Staged<'k> {
     }
 
     /// The same where behind the rows that `to` has lie others: a warp whose rows are all among them lets the copy engine store them,
-    /// and the threads of another one store what there is.
+    /// and the threads of another one store what there is. The engine would leave out rows behind `end`, the last of the result, without a word:
+    /// threads store those, too, so that a group that is said to have more rows than there are is found.
     pub(crate) fn store_among<O: Stored>(
         &self,
         finish: &Finish,
         sums: &WgmmaResult<'k>,
         at: [Val<'k, u32>; 3],
         to: &To<'k, O>,
+        end: Val<'k, u32>,
     ) {
         let k = self.k;
         let warp_row = (k.warp_uniform() & 3) * WARP_ROWS;
+        let inside = end.ge(at[1] + warp_row + WARP_ROWS);
         let all = to
             .rows
-            .map_or(k.c(true), |rows| rows.ge(warp_row + WARP_ROWS));
+            .map_or(inside, |rows| inside & rows.ge(warp_row + WARP_ROWS));
         // What threads store is none of the engine's stores, which `newer` counts: so none of them is left.
         k.if_(!all & k.lane().eq(0), || k.wait_stores_read(0));
         self.each_panel(finish, sums, to, |panel, tile| {

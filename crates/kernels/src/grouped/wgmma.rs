@@ -343,7 +343,7 @@ impl<'k> Work<'_, 'k> {
                 None => form.finish.store(k, sums, &to),
                 Some(staged) => {
                     let at = [col, groups.begin(found.group) + row, k.c(0)];
-                    staged.store_among(&form.finish, sums, at, &to);
+                    staged.store_among(&form.finish, sums, at, &to, args.rows);
                 }
             },
             true => form.finish.store(k, &Gated { k: *k, sums }, &to),
