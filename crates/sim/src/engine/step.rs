@@ -68,8 +68,29 @@ pub(crate) fn run_slice(
         targets: [0; LANES],
         awaits: Wait::ClusterBarrier,
     };
-    let (mut left, mut threads) = (QUANTUM, 0u64);
-    let (mut ran, mut interactions) = (0u64, 0u32);
+    let (slice, ran) = run(&mut cx, at, ops, block_until, device_until);
+    machine.stats.thread_instructions += ran.threads;
+    machine.stats.warp_instructions += ran.warps;
+    slice
+}
+
+/// How many instructions ran, counted for each thread and for each warp.
+#[derive(Default)]
+struct Ran {
+    threads: u64,
+    warps: u64,
+}
+
+/// The loop over instructions of a warp whose fragment is picked.
+fn run(
+    cx: &mut Cx<'_>,
+    at: usize,
+    ops: &[Op],
+    block_until: u64,
+    device_until: u64,
+) -> (Slice, Ran) {
+    let mut ran = Ran::default();
+    let (mut left, mut interactions) = (QUANTUM, 0u32);
     let slice = loop {
         if cx.fragment.pc == cx.fragment.stop && !cx.meet() {
             match cx.warp.pick() {
@@ -85,23 +106,23 @@ pub(crate) fn run_slice(
             break cx.park(slice);
         }
         left = left.saturating_sub(1);
-        ran += 1;
+        ran.warps += 1;
         cx.warp.account(op);
         cx.mask = cx.let_through(op);
-        threads += match cx.mask {
+        ran.threads += match cx.mask {
             ALL => LANES as u64,
             some => u64::from(some.count_ones()),
         };
-        let flow = if cx.warp.doubts.is_none() || !doubt::is_touched(&cx) {
+        let flow = if cx.warp.doubts.is_none() || !doubt::is_touched(cx) {
             if cx.mask == 0 {
                 cx.fragment.pc += 1;
                 continue;
             }
-            if !code.touched.is_empty() {
-                crate::access::products::note(&mut cx);
+            if !cx.code.touched.is_empty() {
+                crate::access::products::note(cx);
             }
-            op.instr.step(&mut cx)
-        } else if let Some(flow) = doubtfully(&mut cx, op) {
+            op.instr.step(cx)
+        } else if let Some(flow) = doubtfully(cx, op) {
             flow
         } else {
             cx.fragment.pc += 1;
@@ -145,9 +166,7 @@ pub(crate) fn run_slice(
             }
         }
     };
-    machine.stats.thread_instructions += threads;
-    machine.stats.warp_instructions += ran;
-    slice
+    (slice, ran)
 }
 
 /// Runs an operation that may touch undefined values; nothing where no lane runs it.

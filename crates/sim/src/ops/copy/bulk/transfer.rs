@@ -12,6 +12,7 @@ use crate::ops::mbarrier::check_use;
 use crate::race::access::AccessKind;
 use crate::state::flight::{Flight, What};
 use crate::state::mbarrier::{Mbarrier, Sender};
+use crate::state::memory::region::Region;
 use crate::state::tensor_map::Encoded;
 use crate::state::users::Part;
 use heist_arith::atomic::{Op, Subnormals, Type, apply};
@@ -25,6 +26,21 @@ struct Taken {
     holes: Vec<u64>,
     /// The rank and offset of its source, if that is a peer's shared memory.
     sent: Option<(u32, u64)>,
+}
+
+impl Taken {
+    /// Writes the data at `start`, or reduces it into what is there.
+    fn put(&self, shared: &mut Region, start: u64, reduce: Option<(Op, Option<Type>)>) {
+        let Some((op, ty)) = reduce else {
+            shared.write_bytes(start, &self.data);
+            for hole in &self.holes {
+                shared.unmark(start + hole, 1);
+            }
+            return;
+        };
+        let ty = ty.unwrap_or(Type::B32);
+        reduce_into(shared, start, &self.data, op, ty, Subnormals::Kept);
+    }
 }
 
 impl Bulk {
@@ -177,8 +193,7 @@ impl Bulk {
         if targets.is_empty() {
             return;
         }
-        let Some(Taken { data, holes, sent }) = self.taken(cx, &moved, other, (&targets, barrier))
-        else {
+        let Some(taken) = self.taken(cx, &moved, other, (&targets, barrier)) else {
             return;
         };
         let (start, end) = (u64::from(target.1), u64::from(target.1) + moved.total);
@@ -201,7 +216,7 @@ impl Bulk {
                 lane: lane as u8,
             });
         }
-        if let Some((rank, source)) = sent {
+        if let Some((rank, source)) = taken.sent {
             cx.blocks[rank as usize].flights.push(Flight {
                 id,
                 what: What::Sent,
@@ -231,7 +246,7 @@ impl Bulk {
             })
             .collect();
         cx.team.after(time, move |happening| {
-            if let Some((rank, _)) = sent {
+            if let Some((rank, _)) = taken.sent {
                 happening.blocks[rank as usize].flights.land(id);
             }
             for (&(rank, barrier_rank), delivery) in targets.iter().zip(deliveries) {
@@ -241,18 +256,7 @@ impl Bulk {
                     .map(Mbarrier::stamp);
                 let block = &mut happening.blocks[rank as usize];
                 block.flights.land(id);
-                match reduce {
-                    None => {
-                        block.shared.write_bytes(start, &data);
-                        for hole in &holes {
-                            block.shared.unmark(start + hole, 1);
-                        }
-                    }
-                    Some((op, ty)) => {
-                        let ty = ty.unwrap_or(Type::B32);
-                        reduce_into(&mut block.shared, start, &data, op, ty, Subnormals::Kept);
-                    }
-                }
+                taken.put(&mut block.shared, start, reduce);
                 if let Some(stamp) = stamp {
                     let shared = &mut block.shared;
                     flight::written(shared, start..end, AccessKind::Async, stamp, pc);
@@ -529,7 +533,7 @@ pub(super) fn bitwise(op: Op, ty: Type) -> Type {
 }
 
 pub(super) fn reduce_into(
-    region: &mut crate::state::memory::region::Region,
+    region: &mut Region,
     start: u64,
     data: &[u8],
     op: Op,
