@@ -1,5 +1,6 @@
 //! Multiplication by name: its settings, and random data with its check.
 
+use super::candidates::LARGE;
 use super::choose;
 use super::problem::{Gemm, Input};
 use super::reference::{buffers, found, result};
@@ -120,7 +121,7 @@ impl Listing for GemmEntry {
                     name if name == Warpgroups.name() => {
                         Some(choose::tiling(problem, target, true))
                     }
-                    name if name == LargeTiles.name() => Some(choose::LARGE),
+                    name if name == LargeTiles.name() => Some(LARGE),
                     _ => None,
                 }
             }

@@ -18,8 +18,10 @@
 //! ```
 
 mod buffers;
+mod candidates;
 mod choose;
 mod config;
+mod cost_model;
 mod entry;
 mod epilogue;
 mod gated;
@@ -43,9 +45,11 @@ pub(crate) mod warpgroup;
 mod wgmma;
 
 pub(crate) use buffers::over_operands;
-pub(crate) use choose::off_lines;
-pub use choose::{Costs, H200, ranked, times_at};
+pub use choose::ranked;
+
 pub use config::Config;
+pub(crate) use cost_model::off_lines;
+pub use cost_model::{Costs, H200, times_at};
 pub use entry::prepared;
 pub(crate) use entry::{GemmEntry, lost};
 pub(crate) use epilogue::{Finish, Placed, Stored, To};

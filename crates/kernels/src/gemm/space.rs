@@ -4,6 +4,7 @@
 use super::buffers::over_operands;
 use super::choose;
 use super::config::Config;
+use super::cost_model;
 use super::entry::PARAMETERS;
 use super::problem::{Gemm, Scales};
 use super::tiling::{Cluster, Tiling};
@@ -190,7 +191,7 @@ fn judge_warpgroups(problem: &Gemm, candidate: &Candidate, target: Target) -> Re
             return Err("a cluster is of whole tiles, one block a multiprocessor".into());
         }
         let [down, across] = tiling.cluster.sides();
-        let [high, wide] = choose::sides(problem, tiling);
+        let [high, wide] = cost_model::sides(problem, tiling);
         for (count, what, own, all) in [
             (across, "columns", tiling.cols, wide),
             (down, "rows", tiling.rows, high),
@@ -226,7 +227,7 @@ fn judge_warpgroups(problem: &Gemm, candidate: &Candidate, target: Target) -> Re
             tiling.split
         ));
     }
-    Ok(choose::time(problem, tiling, target))
+    Ok(cost_model::time(problem, tiling, target))
 }
 
 fn with_mma() -> Vec<Axis> {

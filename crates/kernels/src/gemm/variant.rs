@@ -1,6 +1,7 @@
 //! The kernels of the family, and which of them suits what.
 
 use super::buffers::over_operands;
+use super::candidates::LARGE;
 use super::choose;
 use super::config::Config;
 use super::kernel::{GemmArgs, Plan, build, refusal, tiles};
@@ -203,7 +204,7 @@ impl Variant for LargeTiles {
         schedule: Option<&Schedule>,
         target: Target,
     ) -> Result<LaunchPlan, KernelError> {
-        let plan = plan_with_tiling(problem, choose::LARGE, schedule, target)?;
+        let plan = plan_with_tiling(problem, LARGE, schedule, target)?;
         Ok(over_operands(plan, self.name(), problem))
     }
 }

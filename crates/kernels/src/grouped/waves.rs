@@ -1,5 +1,5 @@
 //! How long groups take in tiles, about: a model of waves like that of a single product
-//! (`gemm/choose.rs`), with constants of its own.
+//! (`gemm/cost_model.rs`), with constants of its own.
 //!
 //! Groups are many waves of tiles that lie alone and whole, and the model's parts for few blocks, swapped operands,
 //! clusters and shares of the depth have no meaning there. These constants were fitted to an H200's times before the others were
