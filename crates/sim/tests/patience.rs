@@ -56,3 +56,35 @@ fn many_warps_that_all_spin_are_told_sooner_unless_one_has_read_a_clock() {
     let timed = reads(132, 5_000, "mov.u64 %rd2, %clock64;");
     assert!(timed.diagnostics.is_empty(), "{:?}", timed.diagnostics);
 }
+
+/// The second block waits by plain loads for what the first one writes.
+fn waits_by_plain_loads(store: &str) -> Report {
+    let text = format!(
+        ".version 8.0\n.target sm_80\n.address_size 64\n\
+         .visible .entry waits(.param .u64 words) {{\n\
+         .reg .pred %p; .reg .b32 %r<3>; .reg .b64 %rd<2>;\n\
+         ld.param.u64 %rd1, [words]; mov.u32 %r1, %ctaid.x; setp.eq.u32 %p, %r1, 0; @%p bra SETS;\n\
+         AGAIN: ld.global.u32 %r2, [%rd1]; setp.eq.u32 %p, %r2, 0; @%p bra AGAIN;\n\
+         st.global.u32 [%rd1+4], %r2; ret;\n\
+         SETS: {store} [%rd1], 7; ret; }}\n"
+    );
+    let source = heist_ptx::Source::new("waits.ptx", text);
+    let module = heist_ptx::parse(&source).unwrap();
+    let arguments = Arguments::new([Arg::in_out(&[0u32, 0])]);
+    let device = Device::named("sim:h200").unwrap();
+    let launch = Launch::new(2, 1);
+    Program::new(module)
+        .unwrap()
+        .run(&device, "waits", &launch, &arguments, &Options::default())
+        .unwrap()
+}
+
+#[test]
+fn a_block_that_waits_by_plain_loads_lets_the_others_run() {
+    let report = waits_by_plain_loads("st.release.gpu.global.u32");
+    let mut codes: Vec<_> = report.diagnostics.iter().map(|told| told.code).collect();
+    codes.dedup();
+    assert_eq!(codes, [heist_ptx::rule::MIXED_ATOMICITY]);
+    let left = report.outcome.output(0).unwrap().to_vec::<u32>().unwrap();
+    assert_eq!(left, [7, 7]);
+}

@@ -39,7 +39,7 @@ const SCHEDULERS: f64 = 4.0;
 pub(crate) enum Pause {
     /// All threads have exited.
     Done,
-    /// It is about to interact with the device at this time.
+    /// It is about to interact with the device at this time, or has run for long without.
     At(u64),
     /// No warp can ever continue.
     Deadlock,
@@ -51,6 +51,11 @@ pub(crate) enum Pause {
 const LOOK: u64 = 1 << 14;
 /// What a slice costs besides its instructions, in instructions.
 const SLICE: u64 = LOOK / 16;
+/// Instructions of a cluster without an interaction with the device, after which the others get their
+/// turn: it may wait for them by plain loads. Where no instruction passes anything on between blocks
+/// it is far more, since then only a broken kernel waits.
+const PATIENCE: u64 = 1 << 20;
+const PATIENCE_ALONE: u64 = 1 << 24;
 /// Events between two looks at the clock.
 const EVENTS: u32 = 64;
 
@@ -141,6 +146,11 @@ impl Cluster {
     ) -> Pause {
         // Work since the clock was read: instructions, and what a slice costs besides.
         let mut since = 0;
+        let patience = match executable.code.shape.isolated {
+            true => PATIENCE_ALONE,
+            false => PATIENCE,
+        };
+        let begun = machine.stats.warp_instructions;
         loop {
             let look = since >= LOOK;
             if machine.stopped || machine.is_spent(look) {
@@ -180,7 +190,14 @@ impl Cluster {
             let time = warp.cycle;
             self.warps[at] = Some(warp);
             match slice {
-                Slice::Later => self.team.enqueue(at, time),
+                Slice::Later => {
+                    self.team.enqueue(at, time);
+                    let long = machine.stats.warp_instructions - begun > patience;
+                    if long && until != u64::MAX {
+                        self.settle();
+                        return Pause::At(self.team.next_ready());
+                    }
+                }
                 Slice::Device => {
                     self.team.enqueue(at, time);
                     self.settle();
