@@ -2,27 +2,27 @@
 //!
 //! It is emitted by [`TileLoop::each`]. What happens before the prologue (the
 //! channel, the policy's state, the claim of a first ticket) was emitted when
-//! the loop was set up.
+//! the loop was set up (`setup`).
 
 mod pipeline;
+mod setup;
 mod thief;
 
 use crate::channel::{Channel, NONE};
 use crate::classes::Drawer;
-use crate::context::{PolicyCx, Watchdog};
-use crate::control::{Control, Sweeper, Swept};
+use crate::context::PolicyCx;
+use crate::control::{Control, Sweeper};
 use crate::erased::Running;
 use crate::hidden::HiddenOn;
 use crate::order::{Extent, Position};
 use crate::pause::Pause;
 use crate::policy::Policy;
 use crate::shape::Shape;
-use crate::source::{Submit, TicketGrid, TileSource};
+use crate::source::TileSource;
 use crate::ticket::Tickets;
-use crate::watch::{RecordKind, Scribe, Watch};
-use heist_builder::{Bool, Feature, Global, Kernel, Ptr, Request, Val, Var};
+use crate::watch::{RecordKind, Scribe};
+use heist_builder::{Bool, Global, Kernel, Ptr, Request, Val, Var};
 use pipeline::Flying;
-use std::cell::OnceCell;
 use std::marker::PhantomData;
 
 /// One tile, as the body sees it.
@@ -118,146 +118,6 @@ impl std::fmt::Debug for TileLoop<'_> {
 }
 
 impl<'k> TileLoop<'k> {
-    /// Emits what comes before the prologue.
-    pub(crate) fn set_up(k: &Kernel<'k>, shape: Shape, hidden: HiddenOn<'k>) -> TileLoop<'k> {
-        let [cluster_x, ..] = k.cluster_shape();
-        // The grid is folded into x: cluster `i` is the one at x = i.
-        let worker = (k.block().x / cluster_x).named("worker");
-        let workers = k.grid_dim().x / cluster_x;
-        let leader = k.thread_index().eq(0) & k.cluster_rank().eq(0);
-        let constant = shape.policy.constant();
-        let asks = shape.source.asks() && constant != Some(false);
-        let claims = shape.claims_first();
-        let scribe = (shape.watch != Watch::Off).then(|| {
-            let first = match (shape.source, claims) {
-                (TileSource::Static, _) => RecordKind::StaticTile,
-                (TileSource::Ticket, true) => RecordKind::TicketTile,
-                _ => RecordKind::OwnTile,
-            };
-            Scribe::new(k, hidden.watch, worker, shape.watch == Watch::Trace, first)
-        });
-        let control = Control(hidden.control);
-        let classes = shape.classes.as_ref();
-        // Where tiles have classes, an answer is a right: the scheduler says for which tile.
-        let answered = asks
-            && shape.source == TileSource::Clc
-            && classes.is_none()
-            && k.cluster_size() > 1
-            && k.has(Feature::ClusterLaunchControlMulticast);
-        let channel = match answered {
-            true => Some(Channel::answered(k, constant.is_none(), shape.in_flight)),
-            false => (asks || claims || classes.is_some()).then(|| {
-                let apart = shape.apart && shape.pause.is_none();
-                if apart {
-                    Channel::apart(k)
-                } else {
-                    Channel::new(k)
-                }
-            }),
-        };
-        let asking = match (shape.source, channel.and_then(|channel| channel.request())) {
-            (_, Some(request)) => Asking::Clc(request),
-            (TileSource::Clc, None) if asks => {
-                let request = OnceCell::new();
-                k.if_(leader, || {
-                    // `if_` runs its body once; a second value is no case.
-                    let _ = request.set(k.clc_request(shape.in_flight));
-                });
-                request.into_inner().map_or(Asking::Nobody, Asking::Clc)
-            }
-            (TileSource::Ticket, None) => Asking::Tickets(Tickets::new(
-                k,
-                control.counter(),
-                hidden.count,
-                [workers, hidden.resident],
-                shape.grid == TicketGrid::Resident,
-                shape.endings(),
-            )),
-            _ => Asking::Nobody,
-        };
-        let pause = shape
-            .pause
-            .map(|state| Pause::new(k, control, [hidden.resident, workers], state));
-        let has_area = shape.policy.loaded().is_some();
-        let judge = (asks && constant.is_none()).then(|| {
-            let held = OnceCell::new();
-            let cx = PolicyCx {
-                k: *k,
-                worker,
-                workers,
-                tiles: hidden.count,
-                resident: hidden.resident,
-                watchdog: Watchdog {
-                    overruled: k.var(false).named("overruled"),
-                    record: control.record(),
-                    bound: shape.watchdog,
-                },
-                control,
-                first_word: 0,
-                pause,
-                has_area,
-            };
-            k.if_(leader, || {
-                k.comment(&format!("policy: {}", shape.policy.name()));
-                let _ = held.set(shape.policy.start(&cx));
-            });
-            held.into_inner().map(|policy| Judge {
-                cx,
-                policy,
-                pending: k.var(false).named("pending"),
-                stop: k.var(false).named("stop"),
-                plain: has_area.then(|| k.var(false).named("plain")),
-            })
-        });
-        let shared = match judge {
-            Some(_) => shape.policy.shared_words(),
-            None => 0,
-        };
-        let swept = Swept {
-            policy: shared,
-            classes: classes.is_some(),
-            pauses: shape.pause.is_some(),
-        };
-        let sweeper = Sweeper::new(k, control, swept, workers);
-        let drawer = classes.and_then(|classes| {
-            let held = OnceCell::new();
-            k.if_(leader, || {
-                let drawer = Drawer::new(k, classes, control, hidden.table, hidden.count);
-                let _ = held.set(drawer);
-            });
-            held.into_inner()
-        });
-        let this = TileLoop {
-            k: *k,
-            hidden,
-            index: k.var(worker).named("tile_index"),
-            workers,
-            leader,
-            channel,
-            asking,
-            judge: judge.flatten(),
-            flying: (shape.in_flight > 1).then(|| Flying::new(k, shape.in_flight)),
-            sweeper,
-            pause,
-            drawer,
-            scribe,
-            shape,
-        };
-        if claims {
-            this.claim();
-        } else if let (Some(drawer), Some(channel)) = (&this.drawer, this.channel) {
-            // Its own number is a right like any other.
-            k.if_(leader, || channel.send(drawer.draw(worker)));
-            this.index.set(channel.receive());
-            channel.release();
-        }
-        if this.shape.submit == Submit::Late {
-            // Its first decision comes after its first tile; it counts from here.
-            this.take_up();
-        }
-        this
-    }
-
     /// The judge, if its policy is loaded.
     fn loaded(&self) -> Option<&Judge<'k>> {
         let judge = self.judge.as_ref();
