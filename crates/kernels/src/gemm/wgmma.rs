@@ -12,20 +12,20 @@ use super::scales::{self, BLOCK, BlockScales, CopiedScales};
 use super::split;
 use super::tail::{Tail, TailOn, Unit};
 use super::tiling::{Cluster, Tiling};
-use super::warpgroup::{Edge, Ends, Factors, Levels, Matrices, Role, Side, ring};
+use super::warpgroup::{Edge, Ends, Factors, Levels, Matrices, Role, Side, Stage, ring};
 use crate::error::KernelError;
 use crate::family::Target;
 use crate::job::{Step, buffer};
 use crate::overlap::{overlap, wait};
 use crate::plan::{LaunchPlan, Purpose};
 use heist_builder::{
-    Arch, BuildError, E4m3, E5m2, Feature, Global, Kernel, On, TensorMap, Tf32, Val, WgmmaInput,
-    WgmmaResult, bf16, f16, kernel_params,
+    Arch, BuildError, BulkPipeline, E4m3, E5m2, Feature, Global, Kernel, On, TensorMap, Tf32, Val,
+    WgmmaInput, WgmmaResult, With, bf16, f16, kernel_params,
 };
 use heist_launch::{Arg, BufferRef, Dim3, ElementType, TensorElement, TensorMap as Map};
 use heist_sched::{
-    AnyOrder, Extent, Linear, Policy, Position, Schedule, Tile, TileSource, Tiled, TiledKernel,
-    Watch,
+    AnyOrder, Extent, Linear, Pause, Policy, Position, Schedule, Tile, TileSource, Tiled,
+    TiledKernel, Watch,
 };
 
 kernel_params! {
@@ -356,21 +356,72 @@ fn build_typed<H: WgmmaInput, O: Stored>(
         // The blocks of a cluster work together past the last tile too.
         _ => tiled.cluster(tiling.cluster_shape()).padded(),
     };
-    let waits = overlaps(form, schedule);
     let roles = in_roles(form, schedule);
-    let turns = roles && stores_in_turns(form);
     let tiled = if roles { tiled.apart() } else { tiled };
     tiled.build(arch, |k, args, tiles| {
         let ring = ring(k, tiling, form.majors, false, form.copied);
+        let work = Work::new(k, &args, form, schedule, &ring, tiles.pause());
+        let done = match roles {
+            true => {
+                let role = |copies| match copies {
+                    true => Role::Copies,
+                    false => Role::Multiplies,
+                };
+                let begin = |copies| work.ends.move_registers(work.levels, role(copies));
+                tiles.each_in_roles(work.ends.copies(), begin, |tile, copies| {
+                    work.tile::<H, O>(role(copies), tile, &|| ());
+                })
+            }
+            false => {
+                let begin = |tile| work.ends.begin(work.factors(work.place(tile)));
+                tiles.each_followed(
+                    |tile, next| work.tile::<H, O>(Role::Both, tile, next),
+                    begin,
+                )
+            }
+        };
+        work.finish();
+        done
+    })
+}
+
+/// What a block does with its tiles.
+struct Work<'w, 'k> {
+    k: Kernel<'k>,
+    args: &'w WgmmaArgs<On<'k>>,
+    form: &'w Form,
+    schedule: &'w Schedule,
+    ends: Ends<'w, 'k>,
+    levels: Levels<'k>,
+    /// Where results leave through shared memory.
+    staged: Option<Staged<'k>>,
+    /// Where the blocks that share the depth add up their sums.
+    meet: Option<Meet<'k>>,
+    /// How the last tiles are cut.
+    tail: Option<TailOn<'k>>,
+}
+
+impl<'w, 'k> Work<'w, 'k> {
+    /// Emits what comes before the first tile.
+    fn new(
+        k: &Kernel<'k>,
+        args: &'w WgmmaArgs<On<'k>>,
+        form: &'w Form,
+        schedule: &'w Schedule,
+        ring: &'w BulkPipeline<'k, Stage>,
+        pause: Option<Pause<'k>>,
+    ) -> Work<'w, 'k> {
+        let tiling = &form.tiling;
+        let waits = overlaps(form, schedule);
         let late = waits && lets_next_late(tiling, schedule);
         let edges = [args.left_edge, args.right_edge]
             .into_iter()
             .zip(form.edges);
         let edges = edges.filter_map(|(map, used)| used.then_some(map));
         let used: Vec<_> = [args.left, args.right].into_iter().chain(edges).collect();
-        let ends = Ends::new(k, tiling, &ring, &used, false)
-            .pausing(tiles.pause())
-            .in_turns(turns)
+        let ends = Ends::new(k, tiling, ring, &used, false)
+            .pausing(pause)
+            .in_turns(in_roles(form, schedule) && stores_in_turns(form))
             .letting_next(late);
         let staged = match form.way {
             Way::Staged(shape) => Some(Staged::new(k, tiling, shape, Some(args.out))),
@@ -392,76 +443,211 @@ fn build_typed<H: WgmmaInput, O: Stored>(
                 args.share,
             )
         });
-        let place = |tile| Place::new(k, &args, form, schedule, tail.as_ref(), tile);
-        let levels = levels(&args, form);
-        let body = |role, handed, next: &dyn Fn()| {
-            let tile = place(handed);
-            let factors_of = |tile| factors(&args, form, tile);
-            let factors = factors_of(tile);
-            let ahead = |row| {
-                read_ahead(
-                    k,
-                    &args,
-                    form,
-                    [factors.left.first + row, factors.right.first],
-                )
-            };
-            ends.tile_as::<H, _>(role, factors, levels, next, ahead, |sums, row, read| {
-                k.comment("the epilogue");
-                // Read once more: beside the sums there are few registers for it.
-                let (tile, factors) = match tail {
-                    None => (tile, factors),
-                    Some(_) => {
-                        let tile = place(handed);
-                        (tile, factors_of(tile))
-                    }
-                };
-                let at = OutputOrigin::new(&factors, tile, row);
-                let leave = || at.leave::<O>(k, &args, form, staged, sums, read);
-                match (form.way, &meet) {
-                    (Way::Shares, _) => at.share(k, &args, tiling, sums),
-                    (_, Some(meet)) => meet.send(row, sums),
-                    _ => match (&tail, tile.unit) {
-                        (Some(tail), Some(unit)) => tail.store(&unit, sums, leave),
-                        _ => leave(),
-                    },
+        Work {
+            k: *k,
+            args,
+            form,
+            schedule,
+            ends,
+            levels: levels(args, form),
+            staged,
+            meet,
+            tail,
+        }
+    }
+
+    /// What a tile, or a piece of one, multiplies.
+    fn factors(&self, place: Place<'k>) -> Factors<'k> {
+        factors(self.args, self.form, place)
+    }
+
+    /// One tile, or a piece of one, in warps of a role. `next` begins the next tile.
+    fn tile<H: WgmmaInput, O: Stored>(&self, role: Role, handed: Tile<'k>, next: &dyn Fn()) {
+        let tile = self.place(handed);
+        let factors = self.factors(tile);
+        let ahead = |row| self.read_ahead([factors.left.first + row, factors.right.first]);
+        let store = |sums: &WgmmaResult<'k>, row, read| {
+            self.k.comment("the epilogue");
+            // Read once more: beside the sums there are few registers for it.
+            let (tile, factors) = match self.tail {
+                None => (tile, factors),
+                Some(_) => {
+                    let tile = self.place(handed);
+                    (tile, self.factors(tile))
                 }
+            };
+            self.store::<O>(
+                tile,
+                OutputOrigin::new(&factors, tile, row),
+                row,
+                sums,
+                read,
+            );
+        };
+        self.ends
+            .tile_as::<H, _>(role, factors, self.levels, next, ahead, store);
+        if let Some(meet) = &self.meet {
+            self.add_up::<O>(meet, tile, &factors);
+        }
+    }
+
+    /// What becomes of 64 rows of a tile's sums, from `row` in it on.
+    fn store<O: Stored>(
+        &self,
+        tile: Place<'k>,
+        at: OutputOrigin<'k>,
+        row: Val<'k, u32>,
+        sums: &WgmmaResult<'k>,
+        read: Read<'k>,
+    ) {
+        let leave = || self.leave::<O>(&at, self.staged, sums, read);
+        match (self.form.way, &self.meet) {
+            (Way::Shares, _) => self.share(&at, sums),
+            (_, Some(meet)) => meet.send(row, sums),
+            _ => match (&self.tail, tile.unit) {
+                (Some(tail), Some(unit)) => tail.store(&unit, sums, leave),
+                _ => leave(),
+            },
+        }
+    }
+
+    /// Once all blocks that share the depth have sent their sums: each adds up some of them, and stores these.
+    fn add_up<O: Stored>(&self, meet: &Meet<'k>, tile: Place<'k>, factors: &Factors<'k>) {
+        meet.all();
+        meet.if_adds(|| {
+            self.ends.each_rows(|row| {
+                let mut at = OutputOrigin::new(factors, tile, row);
+                at.col = at.col + meet.first_col();
+                at.cols = meet.left();
+                let read = self.read_ahead([at.row, at.col]);
+                self.leave::<O>(&at, None, &meet.added(row), read);
             });
-            if let Some(meet) = &meet {
-                meet.all();
-                meet.if_adds(|| {
-                    ends.each_rows(|row| {
-                        let mut at = OutputOrigin::new(&factors, tile, row);
-                        at.col = at.col + meet.first_col();
-                        at.cols = meet.left();
-                        let read = read_ahead(k, &args, form, [at.row, at.col]);
-                        at.leave::<O>(k, &args, form, None, &meet.added(row), read);
-                    });
-                });
-            }
-        };
-        let done = match roles {
-            true => {
-                let role = |copies| match copies {
-                    true => Role::Copies,
-                    false => Role::Multiplies,
-                };
-                let begin = |copies| ends.move_registers(levels, role(copies));
-                tiles.each_in_roles(ends.copies(), begin, |tile, copies| {
-                    body(role(copies), tile, &|| ());
-                })
-            }
-            false => {
-                let begin = |tile| ends.begin(factors(&args, form, place(tile)));
-                tiles.each_followed(|tile, next| body(Role::Both, tile, next), begin)
-            }
-        };
-        ends.finish();
-        if let Some(staged) = staged {
+        });
+    }
+
+    /// Emits what comes after the last tile.
+    fn finish(&self) {
+        self.ends.finish();
+        if let Some(staged) = self.staged {
             staged.finish();
         }
-        done
-    })
+    }
+
+    /// Where a tile is, or the tile that a piece is of.
+    fn place(&self, tile: Tile<'k>) -> Place<'k> {
+        let Work { args, form, .. } = self;
+        let Some(tail) = &self.tail else {
+            let Tile { x, y, z, .. } = tile;
+            let at = Position { x, y, z };
+            return Place { at, unit: None };
+        };
+        let unit = tail.unit(tile.x, args.steps);
+        let [high, wide] = match form.tiling.swapped {
+            false => [args.m, args.n],
+            true => [args.n, args.m],
+        };
+        let [x, y] = [(wide, form.tiling.cols), (high, form.tiling.rows)]
+            .map(|(all, own)| (all + (own - 1)) / own);
+        let extent = Extent {
+            x,
+            y,
+            count: x * y,
+            rank: form.rank,
+            table: args.tail,
+        };
+        let at = self.schedule.order.emit(&self.k, unit.tile, &extent);
+        Place {
+            at,
+            unit: Some(unit),
+        }
+    }
+
+    /// What the epilogue of 64 rows from there on reads before the products.
+    fn read_ahead(&self, [row, col]: [Val<'k, u32>; 2]) -> Read<'k> {
+        let Work { args, form, .. } = self;
+        let scales = [args.scale_a, args.scale_b];
+        let ahead = form.ahead.then(|| {
+            let scales = [args.scale_a.at(row), args.scale_b.at(col)];
+            let inside = [left(args.m, row), left(args.n, col)];
+            Ahead::read(&self.k, scales, inside, form.tiling.cols)
+        });
+        (form.finish.factor(args.alpha, scales), ahead)
+    }
+
+    /// Stores accumulators as results.
+    fn leave<O: Stored>(
+        &self,
+        at: &OutputOrigin<'k>,
+        staged: Option<Staged<'k>>,
+        sums: &WgmmaResult<'k>,
+        (alpha, ahead): Read<'k>,
+    ) {
+        let Work { k, args, form, .. } = self;
+        let swapped = form.tiling.swapped;
+        let (row, col) = match swapped {
+            false => (at.row, at.col),
+            true => (at.col, at.row),
+        };
+        let down = match form.batched {
+            false => row.cast::<u64>(),
+            true => at.number.mul_wide(args.m) + row.cast::<u64>(),
+        };
+        let first = down * args.ldc.cast::<u64>() + col.cast::<u64>();
+        let [own_rows, own_cols] = match swapped {
+            false => [None, at.cols],
+            true => [at.cols, None],
+        };
+        let inside = |even: bool, all, at, own: Option<Val<'k, u32>>| {
+            let left = (!even).then(|| left(all, at));
+            own.map_or(left, |own| Some(left.map_or(own, |left| left.min(own))))
+        };
+        let to = To {
+            d: args.d.cast::<O>().at(first),
+            c: args.c.cast::<O>().at(first),
+            bias: args.bias.cast::<O>().at(col),
+            pitch: args.ldc,
+            rows: inside(form.even[0], args.m, row, own_rows),
+            cols: inside(form.even[1], args.n, col, own_cols),
+            alpha,
+            beta: args.beta,
+            scales: form
+                .finish
+                .of_rows([args.scale_a.at(row), args.scale_b.at(col)])
+                .map(|scales| scales.ahead(ahead)),
+            placed: None,
+        };
+        let finish = &form.finish;
+        match (staged, swapped) {
+            (Some(staged), false) => match form.way {
+                Way::Rows(_) => staged.store_rows(finish, sums, &to),
+                _ => staged.store(finish, sums, [col, row, at.number], &to),
+            },
+            (Some(staged), true) => {
+                staged.store_turned(finish, sums, [col, row, at.number], &to);
+            }
+            (None, false) => finish.store(k, sums, &to),
+            (None, true) => store_turned(k, finish, sums, &to),
+        }
+    }
+
+    /// Stores accumulators as partial sums of a split.
+    fn share(&self, at: &OutputOrigin<'k>, sums: &WgmmaResult<'k>) {
+        let args = self.args;
+        let (rows, cols) = match self.form.tiling.swapped {
+            false => (args.m, args.n),
+            true => (args.n, args.m),
+        };
+        let pitch = (cols + 3) / 4 * 4;
+        let row = at.share.mul_wide(rows) + at.row.cast::<u64>();
+        let first = row * pitch.cast::<u64>() + at.col.cast::<u64>();
+        let share = Share {
+            to: args.partial.at(first),
+            pitch,
+            rows: left(rows, at.row),
+            cols: left(pitch, at.col),
+        };
+        store_share(&self.k, sums, &share);
+    }
 }
 
 /// Whether a kernel waits by itself for the launch before it: nothing is touched before that, as some
@@ -511,21 +697,6 @@ fn stores_in_turns(form: &Form) -> bool {
 /// factor of all, and those of rows and columns.
 type Read<'k> = (Val<'k, f32>, Option<Ahead<'k>>);
 
-fn read_ahead<'k>(
-    k: &Kernel<'k>,
-    args: &WgmmaArgs<On<'k>>,
-    form: &Form,
-    [row, col]: [Val<'k, u32>; 2],
-) -> Read<'k> {
-    let scales = [args.scale_a, args.scale_b];
-    let ahead = form.ahead.then(|| {
-        let scales = [args.scale_a.at(row), args.scale_b.at(col)];
-        let inside = [left(args.m, row), left(args.n, col)];
-        Ahead::read(k, scales, inside, form.tiling.cols)
-    });
-    (form.finish.factor(args.alpha, scales), ahead)
-}
-
 /// How its products are added.
 fn levels<'k>(args: &WgmmaArgs<On<'k>>, form: &Form) -> Levels<'k> {
     if !form.levels {
@@ -557,42 +728,6 @@ struct Place<'k> {
     at: Position<'k>,
     /// What is handed out, where the last tiles are cut.
     unit: Option<Unit<'k>>,
-}
-
-impl<'k> Place<'k> {
-    fn new(
-        k: &Kernel<'k>,
-        args: &WgmmaArgs<On<'k>>,
-        form: &Form,
-        schedule: &Schedule,
-        tail: Option<&TailOn<'k>>,
-        tile: Tile<'k>,
-    ) -> Place<'k> {
-        let Some(tail) = tail else {
-            let Tile { x, y, z, .. } = tile;
-            let at = Position { x, y, z };
-            return Place { at, unit: None };
-        };
-        let unit = tail.unit(tile.x, args.steps);
-        let [high, wide] = match form.tiling.swapped {
-            false => [args.m, args.n],
-            true => [args.n, args.m],
-        };
-        let [x, y] = [(wide, form.tiling.cols), (high, form.tiling.rows)]
-            .map(|(all, own)| (all + (own - 1)) / own);
-        let extent = Extent {
-            x,
-            y,
-            count: x * y,
-            rank: form.rank,
-            table: args.tail,
-        };
-        let at = schedule.order.emit(k, unit.tile, &extent);
-        Place {
-            at,
-            unit: Some(unit),
-        }
-    }
 }
 
 /// What a tile multiplies.
@@ -665,87 +800,6 @@ impl<'k> OutputOrigin<'k> {
             share: tile.at.z,
         }
     }
-
-    /// Stores them as results.
-    fn leave<O: Stored>(
-        &self,
-        k: &Kernel<'k>,
-        args: &WgmmaArgs<On<'k>>,
-        form: &Form,
-        staged: Option<Staged<'k>>,
-        sums: &WgmmaResult<'k>,
-        (alpha, ahead): Read<'k>,
-    ) {
-        let swapped = form.tiling.swapped;
-        let (row, col) = match swapped {
-            false => (self.row, self.col),
-            true => (self.col, self.row),
-        };
-        let down = match form.batched {
-            false => row.cast::<u64>(),
-            true => self.number.mul_wide(args.m) + row.cast::<u64>(),
-        };
-        let first = down * args.ldc.cast::<u64>() + col.cast::<u64>();
-        let [own_rows, own_cols] = match swapped {
-            false => [None, self.cols],
-            true => [self.cols, None],
-        };
-        let inside = |even: bool, all, at, own: Option<Val<'k, u32>>| {
-            let left = (!even).then(|| left(all, at));
-            own.map_or(left, |own| Some(left.map_or(own, |left| left.min(own))))
-        };
-        let to = To {
-            d: args.d.cast::<O>().at(first),
-            c: args.c.cast::<O>().at(first),
-            bias: args.bias.cast::<O>().at(col),
-            pitch: args.ldc,
-            rows: inside(form.even[0], args.m, row, own_rows),
-            cols: inside(form.even[1], args.n, col, own_cols),
-            alpha,
-            beta: args.beta,
-            scales: form
-                .finish
-                .of_rows([args.scale_a.at(row), args.scale_b.at(col)])
-                .map(|scales| scales.ahead(ahead)),
-            placed: None,
-        };
-        let finish = &form.finish;
-        match (staged, swapped) {
-            (Some(staged), false) => match form.way {
-                Way::Rows(_) => staged.store_rows(finish, sums, &to),
-                _ => staged.store(finish, sums, [col, row, self.number], &to),
-            },
-            (Some(staged), true) => {
-                staged.store_turned(finish, sums, [col, row, self.number], &to);
-            }
-            (None, false) => finish.store(k, sums, &to),
-            (None, true) => store_turned(k, finish, sums, &to),
-        }
-    }
-
-    /// Stores them as partial sums of a split.
-    fn share(
-        &self,
-        k: &Kernel<'k>,
-        args: &WgmmaArgs<On<'k>>,
-        tiling: &Tiling,
-        sums: &WgmmaResult<'k>,
-    ) {
-        let (rows, cols) = match tiling.swapped {
-            false => (args.m, args.n),
-            true => (args.n, args.m),
-        };
-        let pitch = (cols + 3) / 4 * 4;
-        let row = self.share.mul_wide(rows) + self.row.cast::<u64>();
-        let first = row * pitch.cast::<u64>() + self.col.cast::<u64>();
-        let share = Share {
-            to: args.partial.at(first),
-            pitch,
-            rows: left(rows, self.row),
-            cols: left(pitch, self.col),
-        };
-        store_share(k, sums, &share);
-    }
 }
 
 /// The launches of a multiplication in these tiles, over buffers called `a`, `b`, `c`, `d` and
@@ -759,85 +813,12 @@ pub(crate) fn plan(
     schedule: &Schedule,
     target: Target,
 ) -> Result<LaunchPlan, KernelError> {
-    problem.check()?;
-    tiling.check()?;
-    if let Some(why) = refusal(problem, target) {
-        return Err(KernelError::unfit(format!("gemm {tiling}: {why}")));
-    }
-    let form = Form::new(problem, tiling, target.arch)?;
-    if let Some(why) = unshared(tiling, form.majors) {
-        return Err(KernelError::unfit(format!("tile shape {tiling}: {why}")));
-    }
-    if form.way == Way::Met && schedule.source != TileSource::Direct {
-        return Err(KernelError::unfit(format!(
-            "tile shape {tiling}: a cluster that shares the depth has one tile, so {schedule} is nothing for it: take direct"
-        )));
-    }
-    if tiling.pingpong && !in_roles(&form, schedule) {
-        return Err(KernelError::unfit(format!(
-            "tile shape {tiling}: two warpgroups have a tile each where a block takes tile after tile, so {schedule} is nothing for it"
-        )));
-    }
-    let steps = steps(problem, tiling);
+    let form = fitting(problem, tiling, schedule, target)?;
     let tail = tail(problem, tiling, schedule, target)?;
-    let tiles = match &tail {
-        None => tiles(problem, tiling),
-        Some(tail) => Dim3::new(tail.units(), 1, 1),
-    };
-    let kernel = match problem.input {
-        Input::F16 => build::<f16>(&form, problem.output, tiles, schedule, target.arch)?,
-        Input::Bf16 => build::<bf16>(&form, problem.output, tiles, schedule, target.arch)?,
-        Input::Tf32 => build::<Tf32>(&form, problem.output, tiles, schedule, target.arch)?,
-        Input::E4m3 => build::<E4m3>(&form, problem.output, tiles, schedule, target.arch)?,
-        Input::E5m2 => build::<E5m2>(&form, problem.output, tiles, schedule, target.arch)?,
-    };
+    let kernel = kernel(problem, &form, tail.as_ref(), schedule, target.arch)?;
     let resident = target.resident(&kernel.built.launch, tiling.registers());
     let launch = kernel.plan(resident)?;
-    // An unused parameter is set to any buffer.
-    let either = |used, name| buffer(if used { name } else { "d" });
-    let scaled = problem.scales != Scales::None;
-    let [left, right, out] = maps(problem, &form);
-    let [scales_a, scales_b] = match form.copied {
-        true => scales::maps(problem.scale_counts(), tiling.rows),
-        // The kernel does not look at them.
-        false => [left.clone(), left.clone()],
-    };
-    let inside = edges(problem, tiling);
-    let [left_edge, right_edge] = edge_maps(problem, &form, inside);
-    let args = WgmmaArgs {
-        left,
-        right,
-        out,
-        left_edge,
-        right_edge,
-        c: buffer("c"),
-        d: buffer("d"),
-        bias: buffer("bias"),
-        scale_a: either(scaled, "scale_a"),
-        scale_b: either(scaled, "scale_b"),
-        scales_a,
-        scales_b,
-        partial: either(form.way == Way::Shares || tail.is_some(), "partial"),
-        tail: match &tail {
-            None => buffer("d"),
-            Some(tail) => Arg::input(&tail.table()),
-        },
-        arrived: match &tail {
-            None => buffer("d"),
-            Some(tail) => Arg::in_out(&tail.arrived(tiling)),
-        },
-        m: problem.m,
-        n: problem.n,
-        ldc: problem.ldc,
-        k: problem.k,
-        steps,
-        share: match &tail {
-            None => steps.div_ceil(tiling.split),
-            Some(tail) => tail.whole,
-        },
-        alpha: problem.epilogue.alpha,
-        beta: problem.epilogue.beta,
-    };
+    let args = arguments(problem, &form, tail.as_ref());
     let name = format!("gemm {problem} {tiling}");
     let mut step = Step::tiled(&kernel, &launch, args);
     // The second launch of shares gains by it, this one loses.
@@ -859,6 +840,110 @@ pub(crate) fn plan(
     Ok(plan
         .buffer("partial", Purpose::Workspace, ElementType::F32, sums)
         .step(split::step(problem, tiling, target)?))
+}
+
+/// The form of a kernel for the problem.
+///
+/// # Errors
+/// What does not fit.
+fn fitting(
+    problem: &Gemm,
+    tiling: &Tiling,
+    schedule: &Schedule,
+    target: Target,
+) -> Result<Form, KernelError> {
+    problem.check()?;
+    tiling.check()?;
+    if let Some(why) = refusal(problem, target) {
+        return Err(KernelError::unfit(format!("gemm {tiling}: {why}")));
+    }
+    let form = Form::new(problem, tiling, target.arch)?;
+    if let Some(why) = unshared(tiling, form.majors) {
+        return Err(KernelError::unfit(format!("tile shape {tiling}: {why}")));
+    }
+    if form.way == Way::Met && schedule.source != TileSource::Direct {
+        return Err(KernelError::unfit(format!(
+            "tile shape {tiling}: a cluster that shares the depth has one tile, so {schedule} is nothing for it: take direct"
+        )));
+    }
+    if tiling.pingpong && !in_roles(&form, schedule) {
+        return Err(KernelError::unfit(format!(
+            "tile shape {tiling}: two warpgroups have a tile each where a block takes tile after tile, so {schedule} is nothing for it"
+        )));
+    }
+    Ok(form)
+}
+
+/// The kernel of a form, for the problem's types.
+fn kernel(
+    problem: &Gemm,
+    form: &Form,
+    tail: Option<&Tail>,
+    schedule: &Schedule,
+    arch: Arch,
+) -> Result<TiledKernel<WgmmaArgs>, BuildError> {
+    let tiles = match tail {
+        None => tiles(problem, &form.tiling),
+        Some(tail) => Dim3::new(tail.units(), 1, 1),
+    };
+    match problem.input {
+        Input::F16 => build::<f16>(form, problem.output, tiles, schedule, arch),
+        Input::Bf16 => build::<bf16>(form, problem.output, tiles, schedule, arch),
+        Input::Tf32 => build::<Tf32>(form, problem.output, tiles, schedule, arch),
+        Input::E4m3 => build::<E4m3>(form, problem.output, tiles, schedule, arch),
+        Input::E5m2 => build::<E5m2>(form, problem.output, tiles, schedule, arch),
+    }
+}
+
+/// The kernel's arguments.
+fn arguments(problem: &Gemm, form: &Form, tail: Option<&Tail>) -> WgmmaArgs<With<Arg>> {
+    let tiling = &form.tiling;
+    let steps = steps(problem, tiling);
+    // An unused parameter is set to any buffer.
+    let either = |used, name| buffer(if used { name } else { "d" });
+    let scaled = problem.scales != Scales::None;
+    let [left, right, out] = maps(problem, form);
+    let [scales_a, scales_b] = match form.copied {
+        true => scales::maps(problem.scale_counts(), tiling.rows),
+        // The kernel does not look at them.
+        false => [left.clone(), left.clone()],
+    };
+    let inside = edges(problem, tiling);
+    let [left_edge, right_edge] = edge_maps(problem, form, inside);
+    WgmmaArgs {
+        left,
+        right,
+        out,
+        left_edge,
+        right_edge,
+        c: buffer("c"),
+        d: buffer("d"),
+        bias: buffer("bias"),
+        scale_a: either(scaled, "scale_a"),
+        scale_b: either(scaled, "scale_b"),
+        scales_a,
+        scales_b,
+        partial: either(form.way == Way::Shares || tail.is_some(), "partial"),
+        tail: match tail {
+            None => buffer("d"),
+            Some(tail) => Arg::input(&tail.table()),
+        },
+        arrived: match tail {
+            None => buffer("d"),
+            Some(tail) => Arg::in_out(&tail.arrived(tiling)),
+        },
+        m: problem.m,
+        n: problem.n,
+        ldc: problem.ldc,
+        k: problem.k,
+        steps,
+        share: match tail {
+            None => steps.div_ceil(tiling.split),
+            Some(tail) => tail.whole,
+        },
+        alpha: problem.epilogue.alpha,
+        beta: problem.epilogue.beta,
+    }
 }
 
 /// The pieces of a launch whose last tiles are cut.
