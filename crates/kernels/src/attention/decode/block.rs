@@ -13,8 +13,8 @@ use crate::attention::problem::Layout;
 use crate::attention::score::Scores;
 use crate::overlap::overlap;
 use heist_builder::{
-    Bool, BulkConsumer, BulkProducer, Kernel, Landing, On, Order, Scope, SharedTile, TileSpec, Val,
-    f16,
+    Bool, BulkConsumer, BulkPipeline, BulkProducer, Kernel, Landing, On, Order, Scope, SharedTile,
+    TileSpec, Val, f16,
 };
 
 /// Works on a stage: its rows, the stage, its first key, and whether some rows do not see all of it.
@@ -25,6 +25,9 @@ type OnRows<'s, 'k> = &'s dyn Fn(&SharedTile<'k, f16>, Val<'k, u32>, Bool<'k>);
 
 /// Puts new keys and values into a stage, of which this is the first key.
 type OnNew<'s, 'k> = &'s dyn Fn(&SharedTile<'k, f16>, Val<'k, u32>);
+
+/// The sequence of a share's first unit, and that sequence's first unit ([`Work::locate`]).
+type Located<'k> = (Val<'k, u32>, Val<'k, u32>);
 
 /// Registers of a thread that copies, and of one that multiplies, where warps have 32 rows.
 const REGISTERS: [u32; 2] = [56, 224];
@@ -64,8 +67,19 @@ pub(super) fn emit<'k, T: Element, M: Element>(
     }
     let work = Work::new(k, shape, args, scores);
     let begin = (k.block().x * work.share).named("begin");
-    let warp = k.warp_uniform();
-    let tall = shape.row_blocks > 1;
+    let block = Block {
+        k: *k,
+        shape,
+        args,
+        scores,
+        combine,
+        ring: &ring,
+        meeting: &meeting,
+        queries: &queries,
+        work: &work,
+        begin,
+        warp: k.warp_uniform(),
+    };
     // Found before the launch before has ended, where nothing has to be read for it.
     let at = (!shape.ragged()).then(|| work.locate(begin));
     if shape.overlaps(scores.scoring) {
@@ -74,83 +88,145 @@ pub(super) fn emit<'k, T: Element, M: Element>(
     k.if_(begin.lt(work.total), || {
         let at = at.unwrap_or_else(|| work.locate(begin));
         k.if_else(
-            match tall {
-                true => warp.ge(shape.warps),
-                false => warp.eq(shape.warps),
-            },
-            || {
-                k.comment("the copies");
-                if tall {
-                    k.give_registers(REGISTERS[0]);
-                }
-                let copies = Copies {
-                    k: *k,
-                    shape,
-                    args,
-                    fill: ring.producer(),
-                };
-                let one = k.lane().eq(0);
-                let one = match tall {
-                    true => one & warp.eq(shape.warps),
-                    false => one,
-                };
-                k.if_(one, || {
-                    work.each_part(at, begin, |part| {
-                        copies.part(part);
-                        if shape.merges_in_stage() {
-                            copies.fill.lend();
-                        }
-                    });
-                    copies.fill.drain();
-                });
-                k.sync_warp();
-            },
-            || {
-                k.comment("the products");
-                if tall {
-                    k.take_registers(REGISTERS[1]);
-                }
-                let stages = ring.consumer();
-                work.each_part(at, begin, |part| {
-                    let own = (warp, scales(shape, args, part, warp));
-                    fill(part, &queries);
-                    meeting.meet();
-                    let rows = Rows::<M>::new(k, shape, args, scores, part, &queries, own);
-                    let on_rows = |stage: &SharedTile<'k, f16>, first, masked| {
-                        on_stage(&rows, stage, first, masked);
-                    };
-                    let by = (k.thread_index(), 32 * shape.warps);
-                    let on_new = |stage: &SharedTile<'k, f16>, first| {
-                        append::into_stage::<T>(shape, args, part, (stage, first), by);
-                    };
-                    products(k, shape, args, part, &stages, (&on_rows, &on_new), &meeting);
-                    let slot = slot(part, begin, k.block().x);
-                    let store = |lent: Option<&SharedTile<'k, f16>>| {
-                        let meet = || meeting.meet();
-                        rows.merge_and_store::<T>(args, scores, part, (warp, slot), lent, meet);
-                    };
-                    match shape.merges_in_stage() {
-                        false => store(None),
-                        true => stages.consume(|stage| {
-                            if !shape.ragged() {
-                                // One lane of a warp gave the stage back, and racecheck has to see that all have read it.
-                                meeting.meet();
-                            }
-                            store(Some(&stage));
-                            k.fence_async_shared();
-                        }),
-                    }
-                    // Nobody reads what the next part's queries and sums replace.
-                    meeting.meet();
-                    if combine == Combine::LastBlock {
-                        k.if_(!part.whole(), || {
-                            combine_if_last::<T>(k, shape, args, part, work.share, &meeting);
-                        });
-                    }
-                });
-            },
+            block.copies(),
+            || block.copy(at),
+            || block.multiply::<T>(at, fill, on_stage),
         );
     });
+}
+
+/// A block with its share of the work.
+struct Block<'a, 'k, M: Element> {
+    k: Kernel<'k>,
+    shape: &'a DecodeShape,
+    args: &'a DecodeArgs<On<'k>>,
+    scores: &'a Scores<'a, 'k>,
+    combine: Combine,
+    ring: &'a BulkPipeline<'k, Spec>,
+    /// Where the warps that multiply meet.
+    meeting: &'a Meeting<'k>,
+    queries: &'a SharedTile<'k, M>,
+    work: &'a Work<'a, 'k>,
+    /// The first unit of its share.
+    begin: Val<'k, u32>,
+    warp: Val<'k, u32>,
+}
+
+impl<'k, M: Element> Block<'_, 'k, M> {
+    /// Whether warps have so many rows that registers have to move to them.
+    fn is_tall(&self) -> bool {
+        self.shape.row_blocks > 1
+    }
+
+    /// Whether this warp copies, or is of the warpgroup that does.
+    fn copies(&self) -> Bool<'k> {
+        match self.is_tall() {
+            true => self.warp.ge(self.shape.warps),
+            false => self.warp.eq(self.shape.warps),
+        }
+    }
+
+    /// In the warps that copy: one thread asks for the stages of all parts.
+    fn copy(&self, at: Located<'k>) {
+        let Block { k, shape, warp, .. } = *self;
+        k.comment("the copies");
+        if self.is_tall() {
+            k.give_registers(REGISTERS[0]);
+        }
+        let copies = Copies {
+            k,
+            shape,
+            args: self.args,
+            fill: self.ring.producer(),
+        };
+        let one = k.lane().eq(0);
+        let one = match self.is_tall() {
+            true => one & warp.eq(shape.warps),
+            false => one,
+        };
+        k.if_(one, || {
+            self.work.each_part(at, self.begin, |part| {
+                copies.part(part);
+                if shape.merges_in_stage() {
+                    copies.fill.lend();
+                }
+            });
+            copies.fill.drain();
+        });
+        k.sync_warp();
+    }
+
+    /// In the warps that multiply: the results of all parts.
+    fn multiply<T: Element>(
+        &self,
+        at: Located<'k>,
+        fill: &dyn Fn(&Part<'k>, &SharedTile<'k, M>),
+        on_stage: OnStage<'_, 'k, M>,
+    ) {
+        let Block {
+            k,
+            shape,
+            args,
+            meeting,
+            ..
+        } = *self;
+        k.comment("the products");
+        if self.is_tall() {
+            k.take_registers(REGISTERS[1]);
+        }
+        let stages = self.ring.consumer();
+        self.work.each_part(at, self.begin, |part| {
+            let own = (self.warp, scales(shape, args, part, self.warp));
+            fill(part, self.queries);
+            meeting.meet();
+            let rows = Rows::<M>::new(&k, shape, args, self.scores, part, self.queries, own);
+            let on_rows = |stage: &SharedTile<'k, f16>, first, masked| {
+                on_stage(&rows, stage, first, masked);
+            };
+            let by = (k.thread_index(), 32 * shape.warps);
+            let on_new = |stage: &SharedTile<'k, f16>, first| {
+                append::into_stage::<T>(shape, args, part, (stage, first), by);
+            };
+            products(&k, shape, args, part, &stages, (&on_rows, &on_new), meeting);
+            self.store::<T>(part, &rows, &stages);
+            // Nobody reads what the next part's queries and sums replace.
+            meeting.meet();
+            if self.combine == Combine::LastBlock {
+                k.if_(!part.whole(), || {
+                    combine_if_last::<T>(&k, shape, args, part, self.work.share, meeting);
+                });
+            }
+        });
+    }
+
+    /// Merges what the warps have of a part, in a stage that was lent for it where there is no other room, and stores it.
+    fn store<T: Element>(
+        &self,
+        part: &Part<'k>,
+        rows: &Rows<'k, M>,
+        stages: &BulkConsumer<'_, 'k, Spec>,
+    ) {
+        let Block {
+            k, shape, meeting, ..
+        } = *self;
+        let slot = slot(part, self.begin, k.block().x);
+        let store = |lent: Option<&SharedTile<'k, f16>>| {
+            let to = (self.warp, slot);
+            let meet = || meeting.meet();
+            rows.merge_and_store::<T>(self.args, self.scores, part, to, lent, meet);
+        };
+        match shape.merges_in_stage() {
+            false => store(None),
+            true => stages.consume(|stage| {
+                if !shape.ragged() {
+                    // One lane of a warp gave the stage back, and racecheck has to see that all have read it.
+                    meeting.meet();
+                }
+                store(Some(&stage));
+                k.fence_async_shared();
+            }),
+        }
+    }
 }
 
 /// Where a block puts a part of a tile: the part that its share begins with, or the
