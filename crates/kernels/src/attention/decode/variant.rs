@@ -230,6 +230,31 @@ pub fn decode_plan(
     target: Target,
 ) -> Result<LaunchPlan, KernelError> {
     Decode.suits(problem, target).map_err(KernelError::unfit)?;
+    fits(problem, &shape, &grid)?;
+    let args = arguments(problem, &shape, &grid)?;
+    // Two parts of tiles a block.
+    let slots = match grid.combine {
+        Combine::Nobody => 1,
+        _ => 2 * grid.blocks as usize * shape.rows() as usize,
+    };
+    let name = format!("attention {problem}: {shape}, {grid}");
+    let plan = LaunchPlan::new(name, "decode", problem.work());
+    let dim = shape.value_dim as usize;
+    let plan = buffers(plan, problem)
+        .buffer("partial", Purpose::Workspace, ElementType::F32, slots * dim)
+        .buffer("partial_lse", Purpose::Workspace, ElementType::F32, slots);
+    let steps = match problem.scoring.is_plain() {
+        true => steps::<DecodeArgs>(problem, shape, grid, target, args)?,
+        false => steps::<Modified<DecodeArgs>>(problem, shape, grid, target, args)?,
+    };
+    Ok(steps.into_iter().fold(plan, LaunchPlan::step))
+}
+
+/// Whether a shape and a grid can do it.
+///
+/// # Errors
+/// What does not fit, and why.
+fn fits(problem: &Problem, shape: &DecodeShape, grid: &Grid) -> Result<(), KernelError> {
     shape.check()?;
     if !problem.kv_heads.is_multiple_of(shape.heads) {
         return Err(KernelError::unfit(format!(
@@ -247,31 +272,35 @@ pub fn decode_plan(
             "{grid}: at least one block with one key block is wanted"
         )));
     }
-    if grid.combine == Combine::Nobody && !heuristics::shares_are_whole(problem, &shape, &grid) {
+    if grid.combine == Combine::Nobody && !heuristics::shares_are_whole(problem, shape, grid) {
         return Err(KernelError::unfit(format!(
             "{grid}: shares that cut a tile have to be combined, by a launch or by the last block"
         )));
     }
-    let (queries, keys) = problem.longest();
-    let group = problem.heads / problem.kv_heads;
+    let rows = problem.heads / problem.kv_heads * problem.longest().0;
     if shape.append.is_some() != problem.append.is_some()
-        || shape.appends() && group * queries > shape.head_rows()
+        || shape.appends() && rows > shape.head_rows()
     {
         return Err(KernelError::unfit(format!(
             "{shape}: tiles of {} rows append where a key head has one tile of {} rows and there are new keys; else a launch before does",
             shape.head_rows(),
-            group * queries
+            rows
         )));
     }
+    Ok(())
+}
+
+/// The arguments that all of its launches have. An unused parameter is set to any buffer.
+fn arguments(
+    problem: &Problem,
+    shape: &DecodeShape,
+    grid: &Grid,
+) -> Result<DecodeArgs<With<Arg>>, KernelError> {
+    let (queries, keys) = problem.longest();
     let (left, right) = window(problem.mask, shape.mask)?;
     let q = Strides::of(problem, problem.heads, queries)?;
     let out = Strides::of_results(problem)?;
     let (lse_batch, lse_head) = log_sum_strides(problem);
-    // Two parts of tiles a block.
-    let slots = match grid.combine {
-        Combine::Nobody => 1,
-        _ => 2 * grid.blocks as usize * shape.rows() as usize,
-    };
     let scales = match problem.cache {
         Cache::Same | Cache::Latent => ["k_starts"; 2],
         Cache::E4m3 => ["k_scale", "v_scale"],
@@ -281,10 +310,10 @@ pub fn decode_plan(
         None => ["k_starts"; 2],
         Some(_) => NEW.map(|(name, _)| name),
     };
-    let args = DecodeArgs::<With<Arg>> {
+    Ok(DecodeArgs {
         q: buffer("q"),
-        k: map("k", problem, &shape),
-        v: map(if latent { "k" } else { "v" }, problem, &shape),
+        k: map("k", problem, shape),
+        v: map(if latent { "k" } else { "v" }, problem, shape),
         out: buffer("out"),
         lse: buffer("lse"),
         partial: buffer("partial"),
@@ -321,24 +350,13 @@ pub fn decode_plan(
         table_row: problem.pages().0 as u32,
         new: problem.append.map_or(0, |append| append.rows),
         kv_heads: problem.kv_heads / shape.heads,
-        group,
+        group: problem.heads / problem.kv_heads,
         left,
         right,
         scale: problem.scoring.scale(problem.scale()),
         blocks: grid.blocks,
         least: grid.least,
-    };
-    let name = format!("attention {problem}: {shape}, {grid}");
-    let plan = LaunchPlan::new(name, "decode", problem.work());
-    let dim = shape.value_dim as usize;
-    let plan = buffers(plan, problem)
-        .buffer("partial", Purpose::Workspace, ElementType::F32, slots * dim)
-        .buffer("partial_lse", Purpose::Workspace, ElementType::F32, slots);
-    let steps = match problem.scoring.is_plain() {
-        true => steps::<DecodeArgs>(problem, shape, grid, target, args)?,
-        false => steps::<Modified<DecodeArgs>>(problem, shape, grid, target, args)?,
-    };
-    Ok(steps.into_iter().fold(plan, LaunchPlan::step))
+    })
 }
 
 /// The launches of a shape.
