@@ -5,6 +5,7 @@ use super::score::{HostScore, Tables};
 use crate::Job;
 use crate::reference::{add, decode, dot};
 use heist_launch::Buffer;
+use std::ops::Range;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
 /// Which query rows are worked out.
@@ -221,18 +222,105 @@ pub fn attend(
     attended
 }
 
-/// Whether a mask of blocks shows a key to a row.
-fn in_blocks(problem: &Problem, group: &Group, tables: &Tables, at: [usize; 2]) -> bool {
-    problem.scoring.blocks.is_none_or(|blocks| {
-        let byte = blocks.at(problem.extents(), [group.sequence, group.head], at);
-        tables.blocks[byte] != 0.0
-    })
-}
-
 /// The results of a group's rows.
 struct Part {
     out: Vec<f64>,
     lse: Vec<f64>,
+}
+
+/// The keys and values of a group's sequence, as its rows see them.
+struct View<'a> {
+    problem: &'a Problem,
+    group: &'a Group,
+    tables: &'a Tables,
+    /// The keys that the mask shows to each row.
+    seen: Vec<Range<usize>>,
+    /// How many of the first keys every row sees besides.
+    prefix: usize,
+    /// The pages of all sequences, so many of each.
+    pages: (Vec<u32>, usize),
+}
+
+impl<'a> View<'a> {
+    fn new(problem: &'a Problem, group: &'a Group, tables: &'a Tables) -> View<'a> {
+        let seen = group.rows.iter().map(|&(row, _)| {
+            let seen = problem.mask.seen(row, group.queries, group.keys);
+            seen.start as usize..seen.end as usize
+        });
+        View {
+            problem,
+            group,
+            tables,
+            seen: seen.collect(),
+            prefix: match problem.scoring.prefix {
+                None => 0,
+                Some(_) => tables.prefixes[group.sequence] as usize,
+            },
+            pages: (problem.page_table(), problem.pages().0),
+        }
+    }
+
+    /// Which row of the cache a key is in.
+    fn place(&self, key: usize) -> usize {
+        let Some(size) = self.problem.page_size else {
+            return key;
+        };
+        let size = size as usize;
+        let (table, each) = &self.pages;
+        let page = table[self.group.sequence * each + key / size] as usize;
+        page * size + key % size
+    }
+
+    /// Whether a row sees some of these keys, as far as the mask and the prefix say.
+    fn reaches(&self, number: usize, keys: &Range<usize>) -> bool {
+        let seen = &self.seen[number];
+        keys.start < self.prefix || (seen.end > keys.start && seen.start < keys.end)
+    }
+
+    /// Whether a row sees a key.
+    fn sees(&self, number: usize, key: usize) -> bool {
+        (key < self.prefix || self.seen[number].contains(&key)) && self.in_blocks(number, key)
+    }
+
+    /// Whether a mask of blocks shows a key to a row.
+    fn in_blocks(&self, number: usize, key: usize) -> bool {
+        let View {
+            problem,
+            group,
+            tables,
+            ..
+        } = self;
+        let at = [group.rows[number].0 as usize, key];
+        problem.scoring.blocks.is_none_or(|blocks| {
+            let byte = blocks.at(problem.extents(), [group.sequence, group.head], at);
+            tables.blocks[byte] != 0.0
+        })
+    }
+
+    /// Calls `each` with the number of every row, a key that it sees, and the elements of `part` that this key
+    /// has in a buffer: 0 is the keys, 1 the values.
+    fn each_seen(&self, part: usize, from: &Buffer, mut each: impl FnMut(usize, usize, &[f64])) {
+        let View { problem, group, .. } = self;
+        let dim = [problem.head_dim, problem.value_dim()][part] as usize;
+        let stored = problem.stored_dims()[part];
+        let pitch = Strides::of(problem, stored, problem.kv_heads, problem.longest().1).row;
+        let keys = group.keys as usize;
+        let mut elements = vec![0.0; BLOCK * dim];
+        for first in (0..keys).step_by(BLOCK) {
+            let block = first..(first + BLOCK).min(keys);
+            if !(0..self.seen.len()).any(|number| self.reaches(number, &block)) {
+                continue;
+            }
+            for (key, to) in block.clone().zip(elements.chunks_exact_mut(dim)) {
+                decode(from, group.first[part] + self.place(key) * pitch, to);
+            }
+            for number in 0..self.seen.len() {
+                for key in block.clone().filter(|key| self.sees(number, *key)) {
+                    each(number, key, &elements[(key - first) * dim..][..dim]);
+                }
+            }
+        }
+    }
 }
 
 fn attend_group(
@@ -241,71 +329,22 @@ fn attend_group(
     [q, k, v]: [&Buffer; 3],
     tables: &Tables,
 ) -> Part {
-    let dims = [problem.head_dim, problem.value_dim()];
-    let stored = problem.stored_dims();
-    let pitches =
-        stored.map(|dim| Strides::of(problem, dim, problem.kv_heads, problem.longest().1).row);
-    let [dim, value_dim] = dims.map(|dim| dim as usize);
+    let [dim, value_dim] = [problem.head_dim, problem.value_dim()].map(|dim| dim as usize);
     // The factor of a key head's keys, or of its values.
     let kv_head = group.head * problem.kv_heads as usize / problem.heads as usize;
     let factor = |scales: &[f64]| scales.get(kv_head).copied().unwrap_or(1.0);
     let scale = f64::from(problem.scale()) * factor(&tables.key_scales);
     let (queries, keys) = (group.queries, group.keys as usize);
-    let rows: Vec<_> = group
-        .rows
-        .iter()
-        .map(|&(row, at)| {
-            let seen = problem.mask.seen(row, queries, group.keys);
-            let mut query = vec![0.0; dim];
-            decode(q, at.element, &mut query);
-            (query, seen.start as usize..seen.end as usize)
-        })
-        .collect();
-    let prefix = match problem.scoring.prefix {
-        None => 0,
-        Some(_) => tables.prefixes[group.sequence] as usize,
-    };
-    let mut block = vec![0.0; BLOCK * dim];
-    let table = problem.page_table();
-    let table_row = problem.pages().0;
-    let place = |key: usize| match problem.page_size {
-        None => key,
-        Some(size) => {
-            let size = size as usize;
-            let page = table[group.sequence * table_row + key / size] as usize;
-            page * size + key % size
-        }
-    };
-    // Calls `each` with every row, its number, a key that it sees, and that
-    // key's elements, or its value's.
-    let mut each_seen = |which: usize, each: &mut dyn FnMut(usize, usize, &[f64])| {
-        let (from, dim) = ([k, v][which], dims[which] as usize);
-        let (first_element, pitch) = (group.first[which], pitches[which]);
-        for first in (0..keys).step_by(BLOCK) {
-            let end = (first + BLOCK).min(keys);
-            if rows
-                .iter()
-                .all(|(_, seen)| first >= prefix && (seen.end <= first || seen.start >= end))
-            {
-                continue;
-            }
-            for (key, to) in (first..end).zip(block.chunks_exact_mut(dim)) {
-                decode(from, first_element + place(key) * pitch, to);
-            }
-            for (number, (_, seen)) in rows.iter().enumerate() {
-                let row = group.rows[number].0 as usize;
-                for key in (first..end).filter(|key| {
-                    (*key < prefix || seen.contains(key))
-                        && in_blocks(problem, group, tables, [row, *key])
-                }) {
-                    each(number, key, &block[(key - first) * dim..][..dim]);
-                }
-            }
-        }
-    };
+    let rows = group.rows.iter().map(|&(_, at)| {
+        let mut query = vec![0.0; dim];
+        decode(q, at.element, &mut query);
+        query
+    });
+    let rows: Vec<_> = rows.collect();
+    let view = View::new(problem, group, tables);
     let mut weights: Vec<Vec<f64>> = rows.iter().map(|_| vec![f64::NEG_INFINITY; keys]).collect();
-    each_seen(0, &mut |number, key, elements| {
-        let product = dot(&rows[number].0, elements) * scale;
+    view.each_seen(0, k, |number, key, elements| {
+        let product = dot(&rows[number], elements) * scale;
         weights[number][key] = problem.scoring.mods.iter().fold(product, |score, one| {
             one.in_f64(&HostScore {
                 score,
@@ -326,7 +365,7 @@ fn attend_group(
     };
     let lse = weights.iter_mut().map(|row| softmax(row, sink)).collect();
     let mut out = vec![0.0; rows.len() * value_dim];
-    each_seen(1, &mut |number, key, elements| {
+    view.each_seen(1, v, |number, key, elements| {
         let weight = weights[number][key] * factor(&tables.value_scales);
         add(
             &mut out[number * value_dim..][..value_dim],
