@@ -9,7 +9,7 @@ use crate::progress::Waiting;
 use crate::render;
 use crate::timeline::{draw, drawable, stop, stopped};
 use clap::Args;
-use heist::swap::Turns;
+use heist::swap::{Swaps, Turns};
 use heist::tiled::TiledError;
 use heist::workload::{self, WorkloadRun};
 use heist_kernels::catalogue::{self, Entry, Settings as Told};
@@ -415,81 +415,34 @@ impl Run {
         if let Ok(entry) = catalogue::entry(&self.name) {
             return self.kernel(entry, out);
         }
-        if self.candidate.is_some() {
-            return Err(question(
-                "--candidate is for a kernel, whose tiles `heist tune` tries",
-            ));
-        }
-        let workload: Workload = self.name.parse().map_err(|error| {
-            let kernels: Vec<_> = catalogue::entries().iter().map(|e| e.name()).collect();
-            question(format!("{error}; or a kernel: {}", kernels.join(", ")))
-        })?;
-        if let Some(word) = self.told.first() {
-            return Err(question(format!(
-                "`{word}` is for a kernel; a workload's numbers are flags, such as --tiles 500"
-            )));
-        }
-        let tiles = self.tiles.unwrap_or(2000);
-        let most = catalogue::most_elements() / u64::from(heist_kernels::synthetic::THREADS);
-        if u64::from(tiles) > most {
-            return Err(question(format!(
-                "{tiles} tiles: with the memory that is free, {most} can be made and checked on the host"
-            )));
-        }
-        let synthetic = Synthetic::new(
-            workload,
-            Parameters {
-                tiles,
-                mean: self.mean.unwrap_or(100),
-                imbalance: self.imbalance.unwrap_or(8.0),
-                prologue: self.prologue.unwrap_or(0),
-                seed: self.seed,
-                shared: self.shared.unwrap_or(0),
-            },
-        );
+        self.workload(out)
+    }
+
+    /// A synthetic workload.
+    fn workload(&self, out: Output) -> Result<Verdict, BadQuestion> {
+        let synthetic = self.synthetic()?;
         let device = Device::open(self.device).map_err(question)?;
         let settings = self.settings();
         let schedule = self.schedule(&synthetic, &device, &settings)?;
-        let verify = !self.no_verify;
         let waiting = Waiting::new(
             out,
-            format!("running {workload}"),
+            format!("running {}", synthetic.workload),
             self.timeout,
             settings.meter.clone(),
         );
-        let (ran, swaps) = if self.swap.is_empty() {
-            let ran = workload::run(&synthetic, &schedule, &device, &settings, verify);
-            (ran.map_err(not_run)?, None)
-        } else {
-            if !schedule.source.asks() {
-                return Err(question(format!(
-                    "source {} asks no policy, so there is none to exchange",
-                    schedule.source
-                )));
-            }
-            let turns = self.turns()?;
-            let (ran, swaps) =
-                workload::run_swapping(&synthetic, &schedule, &device, &settings, verify, &turns)
-                    .map_err(not_run)?;
-            (ran, Some(swaps))
-        };
+        let (ran, swaps) = self.launch(&synthetic, &schedule, &device, &settings)?;
         drop(waiting);
         let why = stop(&ran.findings);
         let all = synthetic.tiles().count();
         let named = Named::new(&ran.schedule, &ran.trace).stopped(stopped(&why, Some(all)));
         if let Some(path) = &self.trace {
-            draw(path, &format!("{workload}, {tiles} tiles"), &[named])?;
+            let title = format!("{}, {all} tiles", synthetic.workload);
+            draw(path, &title, &[named])?;
         }
         if out.json {
             let mut all = as_json(&ran, &synthetic);
             if let Some(swaps) = &swaps {
-                let (median, longest) = swaps.times();
-                all["swaps"] = json!({
-                    "loaded": swaps.loaded,
-                    "slots_in_use": swaps.in_use,
-                    "median_us": median,
-                    "longest_us": longest,
-                });
+                all["swaps"] = swaps_json(swaps);
             }
             out.json(&all);
         } else {
@@ -512,6 +465,79 @@ impl Run {
             Verdict::Found
         })
     }
+
+    /// The workload's tiles, from its name and the flags.
+    fn synthetic(&self) -> Result<Synthetic, BadQuestion> {
+        if self.candidate.is_some() {
+            return Err(question(
+                "--candidate is for a kernel, whose tiles `heist tune` tries",
+            ));
+        }
+        let workload: Workload = self.name.parse().map_err(|error| {
+            let kernels: Vec<_> = catalogue::entries().iter().map(|e| e.name()).collect();
+            question(format!("{error}; or a kernel: {}", kernels.join(", ")))
+        })?;
+        if let Some(word) = self.told.first() {
+            return Err(question(format!(
+                "`{word}` is for a kernel; a workload's numbers are flags, such as --tiles 500"
+            )));
+        }
+        let tiles = self.tiles.unwrap_or(2000);
+        let most = catalogue::most_elements() / u64::from(heist_kernels::synthetic::THREADS);
+        if u64::from(tiles) > most {
+            return Err(question(format!(
+                "{tiles} tiles: with the memory that is free, {most} can be made and checked on the host"
+            )));
+        }
+        Ok(Synthetic::new(
+            workload,
+            Parameters {
+                tiles,
+                mean: self.mean.unwrap_or(100),
+                imbalance: self.imbalance.unwrap_or(8.0),
+                prologue: self.prologue.unwrap_or(0),
+                seed: self.seed,
+                shared: self.shared.unwrap_or(0),
+            },
+        ))
+    }
+
+    /// Runs it, and exchanges its policy the while, where that is asked for.
+    fn launch(
+        &self,
+        synthetic: &Synthetic,
+        schedule: &Schedule,
+        device: &Device,
+        settings: &Settings,
+    ) -> Result<(WorkloadRun, Option<Swaps>), BadQuestion> {
+        let verify = !self.no_verify;
+        if self.swap.is_empty() {
+            let ran = workload::run(synthetic, schedule, device, settings, verify);
+            return Ok((ran.map_err(not_run)?, None));
+        }
+        if !schedule.source.asks() {
+            return Err(question(format!(
+                "source {} asks no policy, so there is none to exchange",
+                schedule.source
+            )));
+        }
+        let turns = self.turns()?;
+        let (ran, swaps) =
+            workload::run_swapping(synthetic, schedule, device, settings, verify, &turns)
+                .map_err(not_run)?;
+        Ok((ran, Some(swaps)))
+    }
+}
+
+/// What the exchanges of a policy took, for machines.
+fn swaps_json(swaps: &Swaps) -> serde_json::Value {
+    let (median, longest) = swaps.times();
+    json!({
+        "loaded": swaps.loaded,
+        "slots_in_use": swaps.in_use,
+        "median_us": median,
+        "longest_us": longest,
+    })
 }
 
 /// A class for every tile, drawn by lot.
