@@ -1,10 +1,10 @@
 //! A traced launch on the simulated GPU, taken apart by block.
 
-use heist_builder::{Arch, Global, Scope, kernel_params};
-use heist_launch::{Arg, BufferRef, Clock, DecisionKind, Dim3, TileOrigin, Time};
+use heist_builder::{Arch, BuildError, Global, Scope, kernel_params};
+use heist_launch::{Arg, BufferRef, Clock, DecisionKind, Dim3, Outcome, TileOrigin, Time, Trace};
 use heist_run::{Device, Program, Settings};
 use heist_sched::*;
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
 
 kernel_params! {
@@ -194,38 +194,8 @@ pub(crate) fn run_rung(policy: AnyPolicy, setting: Setting, rung: Option<Rung>) 
     };
     let device = Device::open(device.parse().expect("a name")).expect("it is simulated");
     let resident = device.sms();
-    let mut tiled = Tiled::<Sleepy>::new("sleepy", setting.tiles)
-        .source(setting.source)
-        .submit(setting.submit)
-        .policy(policy.clone())
-        .watch(Watch::Trace)
-        .block(32);
-    if let Some(grid) = setting.grid {
-        tiled = tiled.ticket_grid(grid);
-    }
-    let kernel = tiled
-        .build(arch, |k, args, tiles| {
-            // One block a multiprocessor.
-            let room = k.shared::<u32>("room", room);
-            k.one_thread(|| room.at(0).store(0u32));
-            let bell = tiles.bell();
-            tiles.each(|tile| {
-                let number = tile.number();
-                k.one_thread(|| {
-                    for (at, tile, word) in [(0, args.ring, 1u32), (1, args.silence, 0)] {
-                        k.if_(number.eq(tile), || {
-                            bell.store_relaxed(Scope::System, word);
-                            args.rang.at(at).store(k.nanoseconds());
-                        });
-                    }
-                });
-                k.one_thread(|| {
-                    args.runs.at(number).atomic_add(1u32);
-                });
-                k.nanosleep(args.base + number % 7 * args.step);
-            })
-        })
-        .unwrap_or_else(|error| panic!("{what}: {error}"));
+    let kernel =
+        sleepy(&policy, setting, arch, room).unwrap_or_else(|error| panic!("{what}: {error}"));
     let plan = kernel.plan(resident).expect("a launch");
     let runs = vec![0u32; setting.tiles as usize];
     let own = Sleepy {
@@ -264,15 +234,84 @@ pub(crate) fn run_rung(policy: AnyPolicy, setting: Setting, rung: Option<Rung>) 
         .report(&plan, &ran.outcome, &place)
         .unwrap_or_else(|error| panic!("{what}: {error}"));
     assert!(report.counter_is_zero, "{what}: the counter");
-    let control = ran
-        .outcome
-        .output(BufferRef::Argument(6))
-        .expect("the control words");
-    let mut control = control.to_vec::<u64>().expect("words");
+    check_control(words(&ran.outcome, CONTROL), setting.loaded, &what);
+    let trace = report.trace.expect("a trace");
+    assert_eq!(
+        trace.miscounted_tiles(Dim3::from(setting.tiles)),
+        [],
+        "{what}"
+    );
+    check_origins(&trace, setting.source, kernel.ticket_grid(), &what);
+    let blocks = blocks(&trace);
+    check_figures(&blocks, &trace, &report.stats.expect("figures"), &what);
+    Seen {
+        bell: rung.map(|_| bell(&ran.outcome)),
+        blocks: with_tiles(blocks, &what),
+        workers: plan.workers,
+        resident,
+        tiles: setting.tiles,
+        fixed_draws: setting.source == TileSource::Ticket
+            && (kernel.ticket_grid() == TicketGrid::Resident || !policy.may_retire()),
+        what,
+    }
+}
+
+/// The kernel: tiles that are counted and sleep, one block a multiprocessor.
+fn sleepy(
+    policy: &AnyPolicy,
+    setting: Setting,
+    arch: Arch,
+    room: u32,
+) -> Result<TiledKernel<Sleepy>, BuildError> {
+    let mut tiled = Tiled::<Sleepy>::new("sleepy", setting.tiles)
+        .source(setting.source)
+        .submit(setting.submit)
+        .policy(policy.clone())
+        .watch(Watch::Trace)
+        .block(32);
+    if let Some(grid) = setting.grid {
+        tiled = tiled.ticket_grid(grid);
+    }
+    tiled.build(arch, |k, args, tiles| {
+        // One block a multiprocessor.
+        let room = k.shared::<u32>("room", room);
+        k.one_thread(|| room.at(0).store(0u32));
+        let bell = tiles.bell();
+        tiles.each(|tile| {
+            let number = tile.number();
+            k.one_thread(|| {
+                for (at, tile, word) in [(0, args.ring, 1u32), (1, args.silence, 0)] {
+                    k.if_(number.eq(tile), || {
+                        bell.store_relaxed(Scope::System, word);
+                        args.rang.at(at).store(k.nanoseconds());
+                    });
+                }
+            });
+            k.one_thread(|| {
+                args.runs.at(number).atomic_add(1u32);
+            });
+            k.nanosleep(args.base + number % 7 * args.step);
+        })
+    })
+}
+
+/// The numbers of the arguments that the launch leaves 64-bit words in: when the bell rang, the control words, the records.
+const RANG: usize = 5;
+const CONTROL: usize = 6;
+const WATCH: usize = 7;
+
+/// What the launch left in an argument.
+fn words(outcome: &Outcome, argument: usize) -> Vec<u64> {
+    let left = outcome.output(BufferRef::Argument(argument));
+    left.expect("an output").to_vec().expect("words")
+}
+
+/// The control words are zero, but for those that outlive a launch.
+fn check_control(mut control: Vec<u64>, loaded: bool, what: &str) {
     // Out of order, the tile that rings may come last.
     control[BELL_BYTES as usize / 8] = 0;
     // Behind the control words are the current policy, and who uses which slot.
-    if setting.loaded {
+    if loaded {
         control[CONTROL_WORDS] = 0;
     }
     let end = control.len().min(CONTROL_WORDS + 9);
@@ -280,33 +319,15 @@ pub(crate) fn run_rung(policy: AnyPolicy, setting: Setting, rung: Option<Rung>) 
         control[..end].iter().all(|word| *word == 0),
         "{what}: control words are left behind: {control:?}"
     );
-    let trace = report.trace.expect("a trace");
-    let stats = report.stats.expect("figures");
-    assert_eq!(
-        trace.miscounted_tiles(Dim3::from(setting.tiles)),
-        [],
-        "{what}"
-    );
-    let mut blocks: BTreeMap<u32, BlockRun> = BTreeMap::new();
-    for span in &trace.blocks {
-        blocks.insert(
-            span.block,
-            BlockRun {
-                worker: span.block,
-                sm: span.sm,
-                start: span.start,
-                end: span.end,
-                tiles: 0,
-                decisions: Vec::new(),
-            },
-        );
-    }
+}
+
+/// A block's first tile is its own, unless it claims one; the others come from the source.
+fn check_origins(trace: &Trace, source: TileSource, grid: TicketGrid, what: &str) {
+    let claims = grid != TicketGrid::Resident;
+    let mut begun = BTreeSet::new();
     for tile in &trace.tiles {
-        let block = blocks.get_mut(&tile.block).expect("a block");
-        block.tiles += 1;
-        let first = block.tiles == 1;
-        let claims = kernel.ticket_grid() != TicketGrid::Resident;
-        let expected = match (setting.source, first) {
+        let first = begun.insert(tile.block);
+        let expected = match (source, first) {
             (TileSource::Clc, true) => TileOrigin::Own,
             (TileSource::Ticket, true) if !claims => TileOrigin::Own,
             (TileSource::Clc, false) => TileOrigin::Stolen,
@@ -314,11 +335,35 @@ pub(crate) fn run_rung(policy: AnyPolicy, setting: Setting, rung: Option<Rung>) 
         };
         assert_eq!(tile.origin, expected, "{what}: block {}", tile.block);
     }
+}
+
+/// The blocks of a trace, by number.
+fn blocks(trace: &Trace) -> BTreeMap<u32, BlockRun> {
+    let spans = trace.blocks.iter().map(|span| {
+        let block = BlockRun {
+            worker: span.block,
+            sm: span.sm,
+            start: span.start,
+            end: span.end,
+            tiles: 0,
+            decisions: Vec::new(),
+        };
+        (span.block, block)
+    });
+    let mut blocks: BTreeMap<u32, BlockRun> = spans.collect();
+    for tile in &trace.tiles {
+        blocks.get_mut(&tile.block).expect("a block").tiles += 1;
+    }
     for decision in &trace.decisions {
         let block = blocks.get_mut(&decision.block).expect("a block");
         block.decisions.push((decision.kind, decision.at));
     }
-    for (number, block) in &blocks {
+    blocks
+}
+
+/// What the kernel counted is what the trace shows.
+fn check_figures(blocks: &BTreeMap<u32, BlockRun>, trace: &Trace, stats: &Stats, what: &str) {
+    for (number, block) in blocks {
         let counts = stats.clusters[*number as usize];
         let taken = trace.tiles.iter().filter(|tile| tile.block == *number);
         let taken = taken.filter(|tile| tile.origin != TileOrigin::Own).count() as u32;
@@ -340,6 +385,10 @@ pub(crate) fn run_rung(policy: AnyPolicy, setting: Setting, rung: Option<Rung>) 
         ];
         assert_eq!(counted, seen, "{what}: the figures of block {number}");
     }
+}
+
+/// The blocks that ran a tile.
+fn with_tiles(mut blocks: BTreeMap<u32, BlockRun>, what: &str) -> Vec<BlockRun> {
     // A block of a full grid that found no ticket did nothing else.
     blocks.retain(|_, block| {
         let idle = block.tiles == 0;
@@ -353,28 +402,14 @@ pub(crate) fn run_rung(policy: AnyPolicy, setting: Setting, rung: Option<Rung>) 
         // What was granted was run, also after a stop.
         assert_eq!(block.tiles, 1 + block.granted(), "{what}: {block:?}");
     }
-    // A trace begins with the first block.
-    let rang = ran
-        .outcome
-        .output(BufferRef::Argument(5))
-        .expect("when it rang");
-    let rang = rang.to_vec::<u64>().expect("words");
-    let watch = ran
-        .outcome
-        .output(BufferRef::Argument(7))
-        .expect("the records");
-    let watch = watch.to_vec::<u64>().expect("words");
+    blocks.into_values().collect()
+}
+
+/// When the bell was rung and silenced, in nanoseconds of the trace, which begins with the first record.
+fn bell(outcome: &Outcome) -> (f64, f64) {
+    let (rang, watch) = (words(outcome, RANG), words(outcome, WATCH));
     let first = watch[2] as usize;
     let records = watch[first..first + 4 * watch[0] as usize].chunks_exact(4);
     let begin = records.map(|record| record[2]).min().expect("a record");
-    Seen {
-        bell: rung.map(|_| ((rang[0] - begin) as f64, (rang[1] - begin) as f64)),
-        blocks: blocks.into_values().collect(),
-        workers: plan.workers,
-        resident,
-        tiles: setting.tiles,
-        fixed_draws: setting.source == TileSource::Ticket
-            && (kernel.ticket_grid() == TicketGrid::Resident || !policy.may_retire()),
-        what,
-    }
+    ((rang[0] - begin) as f64, (rang[1] - begin) as f64)
 }
