@@ -14,8 +14,9 @@ mod common;
 use common::{count, few, run_on};
 use heist_builder::Arch;
 use heist_launch::Dim3;
-use heist_run::Settings;
+use heist_run::{DeviceName, Settings};
 use heist_sched::*;
+use std::fmt;
 
 fn policies() -> Vec<AnyPolicy> {
     let texts = Catalogue::standard();
@@ -35,7 +36,7 @@ fn policies() -> Vec<AnyPolicy> {
     all
 }
 
-/// A case of the matrix, drawn from a number.
+/// Random numbers, for a case.
 struct Dice(u64);
 
 impl Dice {
@@ -49,107 +50,173 @@ impl Dice {
     }
 }
 
-fn check(seed: u64, policies: &[AnyPolicy]) {
-    let mut dice = Dice(seed);
-    let (device, arch) = dice.roll(&[
-        ("sim:b200", Arch::SM_100A),
-        ("sim:b200", Arch::SM_100),
-        ("sim:h200", Arch::SM_90A),
-        ("sim:h200", Arch::SM_90),
-        ("sim:l4", Arch::SM_89),
-        ("sim:a100", Arch::SM_80),
-    ]);
-    let shapes = [
-        [1, 1, 1],
-        [2, 1, 1],
-        [1, 2, 1],
-        [2, 2, 1],
-        [4, 1, 1],
-        [1, 4, 1],
-        [3, 1, 1],
-        [2, 2, 2],
-        [8, 1, 1],
-        [1, 8, 1],
-    ];
-    let mut cluster = Dim3::from(dice.roll(&shapes));
-    let mut source = dice.roll(&[
-        TileSource::Clc,
-        TileSource::Clc,
-        TileSource::Ticket,
-        TileSource::Ticket,
-        TileSource::Static,
-        TileSource::Direct,
-    ]);
-    if TileSource::Direct.check(arch, cluster).is_err() {
-        cluster = Dim3::ONE;
-    }
-    if source.check(arch, cluster).is_err() {
-        source = TileSource::Ticket;
-    }
-    let tiles = Dim3::from(dice.roll(&[
-        [1, 1, 1],
-        [2, 1, 1],
-        [7, 1, 1],
-        [61, 1, 1],
-        [251, 1, 1],
-        [400, 1, 1],
-        [13, 11, 1],
-        [1, 37, 1],
-        [5, 3, 7],
-        [3, 1, 29],
-    ]));
-    let policy = dice.roll(policies);
-    let submit = dice.roll(&[Submit::Early, Submit::Late]);
-    let watch = dice.roll(&[Watch::Off, Watch::Stats, Watch::Trace]);
-    let order = dice.roll(&["linear", "reversed", "grouped(3)", "hilbert", "longest"]);
-    let threads = dice.roll(&[32, 64, 96]);
-    let resident = dice.roll(&[1, 3, 16, 200]);
-    let grid = dice.roll(&[
-        None,
-        None,
-        Some(TicketGrid::Full),
-        Some(TicketGrid::Resident),
-        Some(TicketGrid::Relief),
-    ]);
-    let chaos = dice.roll(&[false, true, true]);
-    // With few multiprocessors most of the grid is launched late, or taken over.
-    let device = match dice.roll(&[1, 3, 8, u32::MAX]) {
-        u32::MAX => device.parse().expect("a name"),
-        sms => few(device, sms * cluster.count() as u32),
-    };
-    let what = format!(
-        "seed {seed}: {device:?} {arch:?} {source} {submit} `{policy}` {order} tiles {tiles} \
-         cluster {cluster} threads {threads} resident {resident} {grid:?} {watch:?} {chaos:?}"
-    );
+/// A case of the matrix.
+struct Case {
+    device: DeviceName,
+    arch: Arch,
+    source: TileSource,
+    submit: Submit,
+    policy: AnyPolicy,
+    order: &'static str,
+    tiles: Dim3,
+    cluster: Dim3,
+    threads: u32,
+    resident: u32,
+    grid: Option<TicketGrid>,
+    watch: Watch,
+    chaos: bool,
+}
 
-    let mut tiled = Tiled::new("count", tiles)
-        .source(source)
-        .policy(policy)
-        .submit(submit)
-        .cluster(cluster)
-        .watch(watch)
-        .block(threads);
-    tiled = match order {
-        "longest" => {
-            let clusters =
-                [0, 1, 2].map(|axis| tiles.to_array()[axis].div_ceil(cluster.to_array()[axis]));
-            let costs: Vec<u64> = (0..Dim3::from(clusters).count())
-                .map(|at| at * 7919 % 31)
-                .collect();
-            tiled.order(Table::longest_first(&costs))
+impl Case {
+    /// That of a number.
+    fn drawn(seed: u64, policies: &[AnyPolicy]) -> Case {
+        let mut dice = Dice(seed);
+        let (device, arch) = dice.roll(&[
+            ("sim:b200", Arch::SM_100A),
+            ("sim:b200", Arch::SM_100),
+            ("sim:h200", Arch::SM_90A),
+            ("sim:h200", Arch::SM_90),
+            ("sim:l4", Arch::SM_89),
+            ("sim:a100", Arch::SM_80),
+        ]);
+        let shapes = [
+            [1, 1, 1],
+            [2, 1, 1],
+            [1, 2, 1],
+            [2, 2, 1],
+            [4, 1, 1],
+            [1, 4, 1],
+            [3, 1, 1],
+            [2, 2, 2],
+            [8, 1, 1],
+            [1, 8, 1],
+        ];
+        let mut cluster = Dim3::from(dice.roll(&shapes));
+        let mut source = dice.roll(&[
+            TileSource::Clc,
+            TileSource::Clc,
+            TileSource::Ticket,
+            TileSource::Ticket,
+            TileSource::Static,
+            TileSource::Direct,
+        ]);
+        if TileSource::Direct.check(arch, cluster).is_err() {
+            cluster = Dim3::ONE;
         }
-        name => tiled.any_order(name.parse().expect("an order")),
-    };
-    if let Some(grid) = grid {
-        tiled = tiled.ticket_grid(grid);
+        if source.check(arch, cluster).is_err() {
+            source = TileSource::Ticket;
+        }
+        let tiles = Dim3::from(dice.roll(&[
+            [1, 1, 1],
+            [2, 1, 1],
+            [7, 1, 1],
+            [61, 1, 1],
+            [251, 1, 1],
+            [400, 1, 1],
+            [13, 11, 1],
+            [1, 37, 1],
+            [5, 3, 7],
+            [3, 1, 29],
+        ]));
+        let policy = dice.roll(policies);
+        let submit = dice.roll(&[Submit::Early, Submit::Late]);
+        let watch = dice.roll(&[Watch::Off, Watch::Stats, Watch::Trace]);
+        let order = dice.roll(&["linear", "reversed", "grouped(3)", "hilbert", "longest"]);
+        let threads = dice.roll(&[32, 64, 96]);
+        let resident = dice.roll(&[1, 3, 16, 200]);
+        let grid = dice.roll(&[
+            None,
+            None,
+            Some(TicketGrid::Full),
+            Some(TicketGrid::Resident),
+            Some(TicketGrid::Relief),
+        ]);
+        let chaos = dice.roll(&[false, true, true]);
+        // With few multiprocessors most of the grid is launched late, or taken over.
+        let device = match dice.roll(&[1, 3, 8, u32::MAX]) {
+            u32::MAX => device.parse().expect("a name"),
+            sms => few(device, sms * cluster.count() as u32),
+        };
+        Case {
+            device,
+            arch,
+            source,
+            submit,
+            policy,
+            order,
+            tiles,
+            cluster,
+            threads,
+            resident,
+            grid,
+            watch,
+            chaos,
+        }
     }
-    let kernel = count(tiled, arch).unwrap_or_else(|error| panic!("{what}: {error}"));
+
+    /// The kernel that counts how often each tile runs.
+    fn tiled(&self) -> Tiled<common::Count> {
+        let Case { tiles, cluster, .. } = *self;
+        let mut tiled = Tiled::new("count", tiles)
+            .source(self.source)
+            .policy(self.policy.clone())
+            .submit(self.submit)
+            .cluster(cluster)
+            .watch(self.watch)
+            .block(self.threads);
+        tiled = match self.order {
+            "longest" => {
+                let clusters =
+                    [0, 1, 2].map(|axis| tiles.to_array()[axis].div_ceil(cluster.to_array()[axis]));
+                let costs: Vec<u64> = (0..Dim3::from(clusters).count())
+                    .map(|at| at * 7919 % 31)
+                    .collect();
+                tiled.order(Table::longest_first(&costs))
+            }
+            name => tiled.any_order(name.parse().expect("an order")),
+        };
+        if let Some(grid) = self.grid {
+            tiled = tiled.ticket_grid(grid);
+        }
+        tiled
+    }
+}
+
+impl fmt::Display for Case {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Case {
+            device,
+            arch,
+            source,
+            submit,
+            policy,
+            order,
+            tiles,
+            cluster,
+            threads,
+            resident,
+            grid,
+            watch,
+            chaos,
+        } = self;
+        write!(
+            f,
+            "{device:?} {arch:?} {source} {submit} `{policy}` {order} tiles {tiles} \
+             cluster {cluster} threads {threads} resident {resident} {grid:?} {watch:?} {chaos:?}"
+        )
+    }
+}
+
+fn check(seed: u64, policies: &[AnyPolicy]) {
+    let case = Case::drawn(seed, policies);
+    let what = format!("seed {seed}: {case}");
+    let kernel = count(case.tiled(), case.arch).unwrap_or_else(|error| panic!("{what}: {error}"));
     let settings = Settings {
         seed,
-        chaos,
+        chaos: case.chaos,
         ..Settings::default()
     };
-    let run = run_on(&kernel, device, resident, &settings, &what);
+    let run = run_on(&kernel, case.device, case.resident, &settings, &what);
     let wrong: Vec<(usize, u32)> = run
         .runs
         .iter()
@@ -161,16 +228,16 @@ fn check(seed: u64, policies: &[AnyPolicy]) {
     assert!(run.report.counter_is_zero, "{what}: the counter");
     assert_eq!(run.report.ejected, None, "{what}");
     if let Some(stats) = &run.report.stats {
-        let clusters = tiles.count().div_ceil(1) as u32;
+        let clusters = case.tiles.count().div_ceil(1) as u32;
         let total = stats.total();
         assert!(total.tiles <= clusters, "{what}: {total:?}");
-        if cluster.count() == 1 {
+        if case.cluster.count() == 1 {
             assert_eq!(total.tiles, clusters, "{what}: {total:?}");
         }
         assert!(total.refusals <= total.requests + total.tiles + stats.clusters.len() as u32);
     }
     if let Some(trace) = &run.report.trace {
-        assert_eq!(trace.miscounted_tiles(tiles), [], "{what}");
+        assert_eq!(trace.miscounted_tiles(case.tiles), [], "{what}");
     }
 }
 
