@@ -5,7 +5,7 @@ use heist::run::Device;
 use heist::tiled::resident;
 use heist_builder::Arch;
 use heist_gpu::{
-    Arm, Array, Gpu, GpuError, JitOptions, Kernel, KernelArg, Protocol, PtxText, Spread, Stream,
+    Arm, Array, Figures, Gpu, GpuError, JitOptions, Kernel, KernelArg, Protocol, PtxText, Stream,
 };
 use heist_kernels::synthetic::{Parameters, Synthetic, THREADS, Workload, build};
 use heist_launch::Launch;
@@ -167,56 +167,14 @@ fn row(
     peer: Option<&str>,
     rounds: u32,
 ) -> Result<Row, Failure> {
-    let device = Device::Gpu(gpu.clone());
-    let arch = device.arch()?;
     let synthetic = Synthetic::new(workload, parameters);
     let costs = gpu.upload(&synthetic.costs)?;
     let input = gpu.upload(synthetic.input())?;
-    let count = synthetic.input().len();
-    let mut ready = Vec::new();
-    for schedule in schedules() {
-        let built = build(&synthetic, &schedule, arch)?;
-        let plan = built.plan(resident(&device, &built))?;
-        let program = gpu.load(
-            &PtxText::new("workload", built.ptx()),
-            &JitOptions::default(),
-        )?;
-        ready.push(Ready {
-            name: schedule.to_string(),
-            kernel: program.kernel(&built.built.launch.entry)?,
-            control: gpu.upload(&plan.control)?,
-            watch: gpu.upload(&plan.watch)?,
-            table: gpu.upload(&plan.table)?,
-            output: gpu.zeros::<u32>(count)?,
-            plan,
-        });
-    }
-    let mut peers = Vec::new();
-    if let Some(text) = peer {
-        let options = JitOptions {
-            clamp_version: true,
-            ..JitOptions::default()
-        };
-        let program = gpu.load(&PtxText::new("plain.ptx", text), &options)?;
-        for moment in ["early", "late"] {
-            let kind = if workload == Workload::DataDependent {
-                "search"
-            } else {
-                "chain"
-            };
-            let kernel = program.kernel(&format!("plain_{moment}_{kind}"))?;
-            let whole = Launch::new(1, THREADS);
-            let blocks = kernel.occupancy(&whole)?.blocks_per_sm * gpu.info().sms;
-            peers.push(Peer {
-                name: format!("cuda {moment}"),
-                launch: Launch::new(blocks.min(parameters.tiles), THREADS),
-                kernel,
-                counter: gpu.zeros::<u32>(1)?,
-                base: Cell::new(0),
-                output: gpu.zeros::<u32>(count)?,
-            });
-        }
-    }
+    let ready = ready(gpu, &synthetic)?;
+    let peers = match peer {
+        None => Vec::new(),
+        Some(text) => peers(gpu, &synthetic, text)?,
+    };
     let own = |output: &Array<u32>| {
         vec![
             KernelArg::pointer(&costs),
@@ -226,32 +184,16 @@ fn row(
             KernelArg::scalar(synthetic.seed()),
         ]
     };
-    let mut launchers: Vec<(String, Launcher<'_>)> = Vec::new();
-    for one in &ready {
-        let mut arguments = own(&one.output);
-        arguments.push(KernelArg::pointer(&one.control));
-        arguments.push(KernelArg::pointer(&one.watch));
-        arguments.push(KernelArg::pointer(&one.table));
-        arguments.extend(one.plan.numbers.to_array().map(KernelArg::scalar));
-        let launch = move |stream: &Stream| one.kernel.launch(stream, &one.plan.launch, &arguments);
-        launchers.push((one.name.clone(), Box::new(launch)));
-    }
-    for one in &peers {
-        let arguments = own(&one.output);
-        let launch = move |stream: &Stream| {
-            let base = one.base.get();
-            let mut all = arguments.clone();
-            all.push(KernelArg::pointer(&one.counter));
-            all.push(KernelArg::scalar(parameters.tiles));
-            all.push(KernelArg::scalar(base));
-            // As many draws as tiles: each block's last one is in vain, and its
-            // first tile is not drawn.
-            one.base.set(base.wrapping_add(parameters.tiles));
-            one.kernel.launch(stream, &one.launch, &all)
-        };
-        launchers.push((one.name.clone(), Box::new(launch)));
-    }
+    let ours = ready
+        .iter()
+        .map(|one| (one.name.clone(), one.launcher(own(&one.output))));
+    let theirs = peers.iter().map(|one| {
+        let launcher = one.launcher(own(&one.output), parameters.tiles);
+        (one.name.clone(), launcher)
+    });
+    let launchers: Vec<(String, Launcher<'_>)> = ours.chain(theirs).collect();
     // The tuner first: it knows nothing of what is measured after it.
+    let arch = Device::Gpu(gpu.clone()).arch()?;
     let (chosen, auto_samples) = tune(gpu, arch, &synthetic, &launchers)?;
     let mut arms: Vec<Arm<'_>> = launchers
         .iter()
@@ -264,25 +206,7 @@ fn row(
     let figures = gpu.measure(&mut arms, &protocol)?;
     drop(arms);
     drop(launchers);
-    let mut entries = Vec::new();
-    for (index, figure) in figures.iter().enumerate() {
-        let spread = figure.nanoseconds().unwrap_or(Spread {
-            p10: 0.0,
-            median: 0.0,
-            p90: 0.0,
-        });
-        let (output, settled) = match ready.get(index) {
-            Some(one) => (one.output.read()?, one.control.read()?[0] == 0),
-            None => (peers[index - ready.len()].output.read()?, true),
-        };
-        entries.push(Entry {
-            schedule: figure.name.clone(),
-            median_us: spread.median / 1e3,
-            p10_us: spread.p10 / 1e3,
-            p90_us: spread.p90 / 1e3,
-            right: settled && synthetic.verify(&output).is_ok(),
-        });
-    }
+    let entries = entries(&figures, &ready, &peers, &synthetic)?;
     let named = |name: &str| figures.iter().find(|figure| figure.name == name);
     let over = |ours: &str, theirs: &str| {
         let ratio = named(ours)?.times_as_long_as(named(theirs)?)?;
@@ -308,6 +232,115 @@ fn row(
         auto,
         auto_samples,
     })
+}
+
+/// All schedules of a workload, made ready.
+fn ready(gpu: &Gpu, synthetic: &Synthetic) -> Result<Vec<Ready>, Failure> {
+    let device = Device::Gpu(gpu.clone());
+    let arch = device.arch()?;
+    let mut all = Vec::new();
+    for schedule in schedules() {
+        let built = build(synthetic, &schedule, arch)?;
+        let plan = built.plan(resident(&device, &built))?;
+        let program = gpu.load(
+            &PtxText::new("workload", built.ptx()),
+            &JitOptions::default(),
+        )?;
+        all.push(Ready {
+            name: schedule.to_string(),
+            kernel: program.kernel(&built.built.launch.entry)?,
+            control: gpu.upload(&plan.control)?,
+            watch: gpu.upload(&plan.watch)?,
+            table: gpu.upload(&plan.table)?,
+            output: gpu.zeros::<u32>(synthetic.input().len())?,
+            plan,
+        });
+    }
+    Ok(all)
+}
+
+/// The CUDA C++ kernels for a workload, early and late, from their PTX.
+fn peers(gpu: &Gpu, synthetic: &Synthetic, text: &str) -> Result<Vec<Peer>, Failure> {
+    let options = JitOptions {
+        clamp_version: true,
+        ..JitOptions::default()
+    };
+    let program = gpu.load(&PtxText::new("plain.ptx", text), &options)?;
+    let kind = match synthetic.workload {
+        Workload::DataDependent => "search",
+        _ => "chain",
+    };
+    let mut all = Vec::new();
+    for moment in ["early", "late"] {
+        let kernel = program.kernel(&format!("plain_{moment}_{kind}"))?;
+        let whole = Launch::new(1, THREADS);
+        let blocks = kernel.occupancy(&whole)?.blocks_per_sm * gpu.info().sms;
+        all.push(Peer {
+            name: format!("cuda {moment}"),
+            launch: Launch::new(blocks.min(synthetic.parameters.tiles), THREADS),
+            kernel,
+            counter: gpu.zeros::<u32>(1)?,
+            base: Cell::new(0),
+            output: gpu.zeros::<u32>(synthetic.input().len())?,
+        });
+    }
+    Ok(all)
+}
+
+impl Ready {
+    /// Launches it with the workload's `own` arguments and the schedule's.
+    fn launcher(&self, own: Vec<KernelArg>) -> Launcher<'_> {
+        let mut arguments = own;
+        arguments.push(KernelArg::pointer(&self.control));
+        arguments.push(KernelArg::pointer(&self.watch));
+        arguments.push(KernelArg::pointer(&self.table));
+        arguments.extend(self.plan.numbers.to_array().map(KernelArg::scalar));
+        Box::new(move |stream| self.kernel.launch(stream, &self.plan.launch, &arguments))
+    }
+}
+
+impl Peer {
+    /// Launches it with the workload's `own` arguments and the counter's.
+    fn launcher(&self, own: Vec<KernelArg>, tiles: u32) -> Launcher<'_> {
+        Box::new(move |stream| {
+            let base = self.base.get();
+            let mut all = own.clone();
+            all.push(KernelArg::pointer(&self.counter));
+            all.push(KernelArg::scalar(tiles));
+            all.push(KernelArg::scalar(base));
+            // As many draws as tiles: each block's last one is in vain, and its
+            // first tile is not drawn.
+            self.base.set(base.wrapping_add(tiles));
+            self.kernel.launch(stream, &self.launch, &all)
+        })
+    }
+}
+
+/// What was measured, ours and then theirs, and whether the results are right.
+fn entries(
+    figures: &[Figures],
+    ready: &[Ready],
+    peers: &[Peer],
+    synthetic: &Synthetic,
+) -> Result<Vec<Entry>, Failure> {
+    let mut all = Vec::new();
+    for (index, figure) in figures.iter().enumerate() {
+        let spread = figure
+            .nanoseconds()
+            .ok_or_else(|| format!("{}: no time was measured", figure.name))?;
+        let (output, settled) = match ready.get(index) {
+            Some(one) => (one.output.read()?, one.control.read()?[0] == 0),
+            None => (peers[index - ready.len()].output.read()?, true),
+        };
+        all.push(Entry {
+            schedule: figure.name.clone(),
+            median_us: spread.median / 1e3,
+            p10_us: spread.p10 / 1e3,
+            p90_us: spread.p90 / 1e3,
+            right: settled && synthetic.verify(&output).is_ok(),
+        });
+    }
+    Ok(all)
 }
 
 /// What the tuner chooses, and how many samples it took.
