@@ -433,30 +433,13 @@ fn shape(word: &str) -> Result<(u32, u32, u32), String> {
     }
 }
 
-fn main() -> Result<(), Box<dyn std::error::Error>> {
-    let arguments: Vec<String> = std::env::args().skip(1).collect();
-    let [directory, rest @ ..] = &arguments[..] else {
-        return Err(
-            "usage: gemm_tiles DIR [tiles|orders|widths|near|kinds|many|small|chosen|tiny|groups|random-groups|scaled-groups|experts [SHAPE...]]"
-                .into(),
-        );
-    };
-    let directory = Path::new(directory);
-    std::fs::create_dir_all(directory)?;
-    let set = rest.first().map_or("tiles", String::as_str);
-    match set {
-        "groups" => return groups(directory),
-        "random-groups" => return drawn(directory),
-        "scaled-groups" => return scaled(directory),
-        "experts" => return expert_layers(directory),
-        _ => {}
-    }
-    let (mut written, mut all) = (BTreeMap::new(), Vec::new());
-    let words: Vec<&str> = rest.iter().skip(1).map(String::as_str).collect();
-    let only: Vec<Tiling> = words.iter().filter_map(|word| word.parse().ok()).collect();
-    let kinds = ["tensor", "rows", "blocks"];
-    let kind = words.iter().find(|word| kinds.contains(word));
-    let (input, output) = match &words {
+/// Kinds of scales, by name.
+const KINDS: [&str; 3] = ["tensor", "rows", "blocks"];
+
+/// The problems of a set: those of its own shapes, or of the given ones, in the type and with the scales that the words name.
+fn problems(set: &str, words: &[&str]) -> Result<Vec<Gemm>, String> {
+    let kind = words.iter().find(|word| KINDS.contains(word));
+    let (input, output) = match words {
         words if words.contains(&"tf32") => (Input::Tf32, Output::F32),
         words if words.contains(&"f16") => (Input::F16, Output::F16),
         _ => (Input::Bf16, Output::Bf16),
@@ -465,7 +448,7 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
     let named = |word: &&str| {
         word.parse::<Tiling>().is_ok()
             || ["tf32", "f16", "alone", "static"].contains(word)
-            || kinds.contains(word)
+            || KINDS.contains(word)
     };
     let given: Vec<Vec<_>> = words
         .iter()
@@ -494,68 +477,97 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
         }
     }
     problems.retain(|problem| kind.is_none_or(|kind| problem.scales.to_string() == *kind));
-    for problem in problems {
-        let chosen = || -> Result<_, KernelError> {
-            let variant = FAMILY.choose(None, &problem, H200)?;
-            let job = variant.job(&problem, None, H200)?;
-            let name = job.name.split(' ').next_back().unwrap_or("").to_owned();
-            Ok((name, Ok(job)))
-        };
-        let jobs: Vec<(String, Result<Job, KernelError>)> = match set {
-            _ if !only.is_empty() => only
-                .iter()
-                .map(|tiling| {
-                    let dealt = words.contains(&"static").then(|| dealt(tiling));
-                    let job = job_with_tiling(&problem, *tiling, dealt.as_ref(), H200);
-                    (tiling.to_string(), job)
-                })
-                .collect(),
-            "chosen" => vec![chosen()?],
-            "orders" => orders(&problem)
-                .into_iter()
-                .map(|(tiling, schedule)| {
-                    let job = job_with_tiling(&problem, tiling, Some(&schedule), H200);
-                    (format!("{tiling} {schedule}"), job)
-                })
-                .collect(),
-            "tiny" => {
-                let (name, job) = chosen()?;
-                let mut all = match words.contains(&"alone") {
-                    true => Vec::new(),
-                    false => candidates(&problem),
-                };
-                let pairs = all.iter().filter(|tiling| {
-                    tiling.rows > 64 && !tiling.swapped && tiling.split == 1 && problem.m > 512
-                });
-                let pairs: Vec<_> = pairs.map(|tiling| tiling.cluster(Cluster::Below)).collect();
-                all.extend(pairs);
-                let others = all.into_iter().map(|tiling| {
-                    let job = job_with_tiling(&problem, tiling, None, H200);
-                    (tiling.to_string(), job)
-                });
-                let others = others.filter(|(other, job)| *other != name && job.is_ok());
-                let others: Vec<_> = others.collect();
-                [(format!("{name}*"), job)]
-                    .into_iter()
-                    .chain(others)
-                    .collect()
-            }
-            _ => match set {
-                "widths" => widths(&problem),
-                "near" => near(&problem, 6, 18),
-                "kinds" => near(&problem, 1, 6),
-                "many" => many(&problem, 1.6, 72),
-                _ => candidates(&problem),
-            }
-            .into_iter()
-            .map(|tiling| {
-                let job = job_with_tiling(&problem, tiling, None, H200);
-                (tiling.to_string(), job)
-            })
-            .collect(),
-        };
+    Ok(problems)
+}
+
+/// A kernel by name, or why it can't be.
+type Named = (String, Result<Job, KernelError>);
+
+/// The kernels of a set for a problem, or those in the tiles that the words name.
+fn jobs(set: &str, words: &[&str], problem: &Gemm) -> Result<Vec<Named>, KernelError> {
+    let in_tiles = |tiling: Tiling| {
+        let job = job_with_tiling(problem, tiling, None, H200);
+        (tiling.to_string(), job)
+    };
+    let only: Vec<Tiling> = words.iter().filter_map(|word| word.parse().ok()).collect();
+    if !only.is_empty() {
+        let given = only.iter().map(|tiling| {
+            let dealt = words.contains(&"static").then(|| dealt(tiling));
+            let job = job_with_tiling(problem, *tiling, dealt.as_ref(), H200);
+            (tiling.to_string(), job)
+        });
+        return Ok(given.collect());
+    }
+    let tilings = match set {
+        "chosen" => return Ok(vec![chosen(problem)?]),
+        "orders" => {
+            let ordered = orders(problem).into_iter().map(|(tiling, schedule)| {
+                let job = job_with_tiling(problem, tiling, Some(&schedule), H200);
+                (format!("{tiling} {schedule}"), job)
+            });
+            return Ok(ordered.collect());
+        }
+        "tiny" => {
+            let (name, job) = chosen(problem)?;
+            let others = match words.contains(&"alone") {
+                true => Vec::new(),
+                false => with_pairs(problem, candidates(problem)),
+            };
+            let others = others.into_iter().map(in_tiles);
+            let others = others.filter(|(other, job)| *other != name && job.is_ok());
+            let first = [(format!("{name}*"), job)];
+            return Ok(first.into_iter().chain(others).collect());
+        }
+        "widths" => widths(problem),
+        "near" => near(problem, 6, 18),
+        "kinds" => near(problem, 1, 6),
+        "many" => many(problem, 1.6, 72),
+        _ => candidates(problem),
+    };
+    Ok(tilings.into_iter().map(in_tiles).collect())
+}
+
+/// The kernel that the family chooses.
+fn chosen(problem: &Gemm) -> Result<Named, KernelError> {
+    let variant = FAMILY.choose(None, problem, H200)?;
+    let job = variant.job(problem, None, H200)?;
+    let name = job.name.split(' ').next_back().unwrap_or("").to_owned();
+    Ok((name, Ok(job)))
+}
+
+/// The same tiles, and the larger ones in pairs.
+fn with_pairs(problem: &Gemm, mut all: Vec<Tiling>) -> Vec<Tiling> {
+    let pairs = all.iter().filter(|tiling| {
+        tiling.rows > 64 && !tiling.swapped && tiling.split == 1 && problem.m > 512
+    });
+    let pairs: Vec<_> = pairs.map(|tiling| tiling.cluster(Cluster::Below)).collect();
+    all.extend(pairs);
+    all
+}
+
+fn main() -> Result<(), Box<dyn std::error::Error>> {
+    let arguments: Vec<String> = std::env::args().skip(1).collect();
+    let [directory, rest @ ..] = &arguments[..] else {
+        return Err(
+            "usage: gemm_tiles DIR [tiles|orders|widths|near|kinds|many|small|chosen|tiny|groups|random-groups|scaled-groups|experts [SHAPE...]]"
+                .into(),
+        );
+    };
+    let directory = Path::new(directory);
+    std::fs::create_dir_all(directory)?;
+    let set = rest.first().map_or("tiles", String::as_str);
+    match set {
+        "groups" => return groups(directory),
+        "random-groups" => return drawn(directory),
+        "scaled-groups" => return scaled(directory),
+        "experts" => return expert_layers(directory),
+        _ => {}
+    }
+    let words: Vec<&str> = rest.iter().skip(1).map(String::as_str).collect();
+    let (mut written, mut all) = (BTreeMap::new(), Vec::new());
+    for problem in problems(set, &words)? {
         let mut arms = Vec::new();
-        for (name, job) in jobs {
+        for (name, job) in jobs(set, &words, &problem)? {
             match job {
                 Ok(job) => arms.push(describe(&name, &job, directory, &mut written)?),
                 Err(error) => eprintln!("{problem}, {name}: {error}"),
