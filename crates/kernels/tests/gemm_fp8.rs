@@ -126,6 +126,32 @@ fn a_scale_belongs_to_its_block() {
 }
 
 #[test]
+fn blocks_that_take_several_tiles_of_few_steps() {
+    // Six tiles of two steps, in five stages.
+    right(problem(400, 260, 208, Scales::Blocks), "wgmma:192x128x64/5");
+}
+
+#[test]
+fn three_warpgroups_multiply_by_scales_of_blocks_in_many_waves() {
+    let (_, target) = common::device("h200");
+    let three = "wgmma:192x128x64/5";
+    // Each measured ahead of 128 x 128 and of 128 x 192 by 3% and more, but the last, which has two waves in either.
+    for (m, n, k, tiles) in [
+        (8192, 8192, 8192, three),
+        (4096, 7168, 2048, three),
+        (4096, 24576, 1536, three),
+        (4096, 32768, 512, three),
+        (1024, 2112, 7168, three),
+        (1024, 4096, 7168, "wgmma:128x128x64/6"),
+    ] {
+        let problem = problem(m, n, k, Scales::Blocks);
+        let chosen = FAMILY.choose(None, &problem, target).expect("one");
+        let name = chosen.job(&problem, None, target).expect("a job").name;
+        assert!(name.ends_with(tiles), "{name}");
+    }
+}
+
+#[test]
 fn the_family_takes_them() {
     let (_, target) = common::device("h200");
     for (m, n, k) in [(16, 4096, 4096), (4096, 4096, 4096), (100, 104, 1008)] {
