@@ -6,16 +6,17 @@
 //!
 //! A line of `COLD` is a measured plan of a bf16 product: m, n, k, the tiles, microseconds, and cuBLAS's
 //! (`gemm_tiles.py` adds such lines to the file that `--plans` names), and `HOT` has the same plans where operands come again
-//! and again (`--hot 16`). The geometric mean of both counts. Every other shape is fitted to; the
+//! and again (`--hot 16`). The geometric mean of both counts. The model chooses among those of the measured plans that are
+//! candidates for it; the best is the best of all. Every other shape is fitted to; the
 //! others show whether the constants hold. Told are, for the constants as they are and as fitted: how much longer
 //! what the model chooses of the measured plans takes than the best of them, its speed over cuBLAS, the
-//! error of the modelled times. `--each` tells every kind of plan and the worst shapes. Constants are varied one after the other, all or those
+//! error of the modelled times. `--each` tells every class of shapes, every kind of plan and the worst shapes. Constants are varied one after the other, all or those
 //! that `--only` names.
 
 use heist_builder::Arch;
 use heist_kernels::Target;
-use heist_kernels::gemm::{Costs, Gemm, H200, Input, Layout, Output, Tiling, times_at};
-use std::collections::BTreeMap;
+use heist_kernels::gemm::{Costs, Gemm, H200, Input, Layout, Output, Tiling, ranked, times_at};
+use std::collections::{BTreeMap, HashSet};
 
 const TARGET: Target = Target {
     arch: Arch::SM_90A,
@@ -28,6 +29,8 @@ struct Plan {
     us: f64,
     /// Cold and hot.
     each: [f64; 2],
+    /// Whether it is a candidate.
+    open: bool,
 }
 
 struct Shape {
@@ -69,10 +72,18 @@ fn read(cold: &str, hot: &str) -> Result<Vec<Shape>, Box<dyn std::error::Error>>
             tiling: tiles.parse()?,
             us: (cold * hot).sqrt(),
             each: [cold, hot],
+            open: false,
         });
     }
     let mut all: Vec<Shape> = all.into_values().collect();
-    all.retain(|shape| shape.plans.len() > 1);
+    for shape in &mut all {
+        let candidates = ranked(&shape.problem, TARGET).into_iter();
+        let candidates: HashSet<Tiling> = candidates.map(|(_, tiling)| tiling).collect();
+        for plan in &mut shape.plans {
+            plan.open = candidates.contains(&plan.tiling);
+        }
+    }
+    all.retain(|shape| shape.plans.iter().filter(|plan| plan.open).count() > 1);
     Ok(all)
 }
 
@@ -86,7 +97,7 @@ macro_rules! fields {
 
 /// The constants that are varied. The clock is that of the GPU.
 const FIELDS: &[Field] = &fields![
-    product least_product shared l2 row outside latency far first crowded alone beat astride row_astride sectors row_sectors apart tile tile_rows turned next turn rest memory sums sums_turned second meeting met cluster many launch
+    product least_product shared l2 row outside latency far first crowded alone beat astride row_astride sectors row_sectors apart lockstep tile tile_rows turned next turn panel rest memory sums sums_turned second meeting met cluster many launch
 ];
 
 impl Shape {
@@ -108,8 +119,42 @@ impl Shape {
     /// What the model chooses.
     fn choice(&self, costs: &Costs) -> &Plan {
         let times = self.times(costs);
-        let least = (0..times.len()).min_by(|one, other| times[*one].total_cmp(&times[*other]));
+        let open = (0..times.len()).filter(|at| self.plans[*at].open);
+        let least = open.min_by(|one, other| times[*one].total_cmp(&times[*other]));
         &self.plans[least.unwrap_or(0)]
+    }
+
+    /// Its rows, waves of the best plan, and depth.
+    fn class(&self) -> [&'static str; 3] {
+        let Gemm { m, n, k, .. } = self.problem;
+        let best = self
+            .plans
+            .iter()
+            .min_by(|one, other| one.us.total_cmp(&other.us));
+        let waves = best.map_or(0, |best| {
+            let tiling = &best.tiling;
+            let [high, wide] = if tiling.swapped { [n, m] } else { [m, n] };
+            let blocks = high.div_ceil(tiling.rows) * wide.div_ceil(tiling.cols) * tiling.split;
+            blocks.div_ceil(TARGET.sms * tiling.blocks)
+        });
+        [
+            match m {
+                0..=64 => "1 to 64 rows",
+                65..=256 => "65 to 256 rows",
+                257..=1024 => "257 to 1024 rows",
+                _ => "more rows",
+            },
+            match waves {
+                0..=1 => "one wave",
+                2..=4 => "2 to 4 waves",
+                _ => "many waves",
+            },
+            match k {
+                0..=1024 => "depth to 1024",
+                1025..=4096 => "depth to 4096",
+                _ => "deeper",
+            },
+        ]
     }
 
     /// How far the choice and the modelled times are off. Near plans count as chosen in part, so that
@@ -118,10 +163,14 @@ impl Shape {
         const NEAR: f64 = 0.02;
         let (both, best) = (self.both(costs), self.best());
         let times: Vec<f64> = both.iter().map(|[cold, hot]| (cold * hot).sqrt()).collect();
-        let least = times.iter().copied().fold(f64::INFINITY, f64::min);
+        let open = self.plans.iter().zip(&times).filter(|(plan, _)| plan.open);
+        let least = open.map(|(_, time)| *time).fold(f64::INFINITY, f64::min);
         let (mut chosen, mut all, mut off, mut counted) = (0.0, 0.0, 0.0, 0.0);
         for ((plan, time), both) in self.plans.iter().zip(times).zip(both) {
-            let part = (-(time / least - 1.0) / NEAR).exp();
+            let part = match plan.open {
+                true => (-(time / least - 1.0) / NEAR).exp(),
+                false => 0.0,
+            };
             chosen += part * (plan.us / best).ln();
             all += part;
             let weight = (-(plan.us / best - 1.0) * 4.0).exp();
@@ -185,8 +234,15 @@ fn tell(name: &str, shapes: &[&Shape], costs: &Costs) {
     );
 }
 
-/// How long each kind of plan takes, measured over modelled, and the shapes with the worst choices.
+/// The classes of shapes, how long each kind of plan takes, measured over modelled, and the shapes with the worst choices.
 fn tell_each(shapes: &[&Shape], costs: &Costs) {
+    let mut classes: BTreeMap<[&str; 3], Vec<&Shape>> = BTreeMap::new();
+    for shape in shapes {
+        classes.entry(shape.class()).or_default().push(shape);
+    }
+    for (class, shapes) in classes {
+        tell(&format!("  {}", class.join(", ")), &shapes, costs);
+    }
     let mut kinds: BTreeMap<String, Vec<f64>> = BTreeMap::new();
     for shape in shapes {
         for (plan, time) in shape.plans.iter().zip(shape.times(costs)) {

@@ -228,7 +228,7 @@ fn suits(problem: &Gemm, tiling: &Tiling, target: Target) -> bool {
         || astride(problem) > 0.0;
     // With scales of blocks tiles of 128 x 128 ask L2 for all that it gives. Three warpgroups that share their columns ask for a sixth less:
     // 8192 cubed 1.14 times as fast. So they are at every depth, since the copies of a tile begin before the last one has ended: with
-    // 512 of the depth 192 x 128 took 0.91 of the time of 128 x 128 over 4096 x 32768, and 1.23 of it where they did not.
+    // 512 of the depth 192 x 128 took 0.92 of the time of 128 x 128 over 4096 x 32768, and 1.23 of it where they did not.
     let shares = *tiling == SHARED;
     let shares_suit = !shares || adds(problem, target);
     // In two levels the two halves of 256 rows wait for each other: 0.79 of cuBLAS's speed

@@ -8,10 +8,10 @@
 //!   engine more, and those that do not begin with a sector of 32 bytes much more. Rows outside of a matrix are
 //!   zeros that the copy engine writes, slower than others, where boxes do not end with the matrix (few stages, and
 //!   operands stored across the depth). Blocks of a cluster that share the depth read parts of it that lie apart, and take longer, the more
-//!   of them there are.
+//!   of them there are; those of four tiles wait for each other at every stage, which costs where one warpgroup multiplies.
 //! * **A wave** is as many blocks as fit on the GPU. Each has its steps and the fixed costs of a
 //!   tile: the first stage's latency, the epilogue (that of swapped operands is transposed), the transition to the next tile, a part of which
-//!   the next tile's copies hide; where two warpgroups have a tile each, the other's products hide the epilogue. A last wave that is nearly empty takes as long as a full one, but
+//!   the next tile's copies hide; where two warpgroups have a tile each, the other's products hide the epilogue, as far as they take as long. A last wave that is nearly empty takes as long as a full one, but
 //!   has L2 to itself.
 //! * **Memory** moves every matrix once at least, beside the steps, not beside the first latency and the last epilogue. Where operands
 //!   come again, L2 has kept them, up to its size: a plan is judged by the geometric mean of both times.
@@ -20,8 +20,11 @@
 //!
 //! The constants were fitted to times that an H200 took: 10,201 plans of 211 shapes, mostly drawn at random, with 1 to 8192 rows,
 //! in up to 72 plans each (`gemm_tiles DIR many`), each with operands in memory and in L2. docs/measurements.md has what they
-//! choose for other shapes. They are of Hopper, which is the only architecture with warpgroups.
+//! choose for other shapes. What four blocks wait for each other and what a single staging buffer costs were added later, each by itself, to 356 shapes
+//! (11,600 plans of up to 72 a shape, one wave or more): chosen plans took 1.0198 times as long as the best instead of 1.0214, either half of the shapes gained with
+//! the constants of the other, and short depths in many waves 1.007 instead of 1.031. To fit all constants again gained nothing in the half that was left out. They are of Hopper, which is the only architecture with warpgroups.
 
+use super::leave::Staging;
 use super::problem::{Gemm, Scales};
 use super::tail::Tail;
 use super::tiling::{Cluster, Tiling};
@@ -64,6 +67,8 @@ pub struct Costs {
     pub row_sectors: f64,
     /// How much longer steps take where blocks of a cluster share the depth, and all multiprocessors have some.
     pub apart: f64,
+    /// The same in clusters of four tiles and more whose blocks have one warpgroup each that multiplies.
+    pub lockstep: f64,
     /// Cycles that the first stage takes longer where it comes from memory.
     pub first: f64,
     /// Cycles that a tile costs besides its steps.
@@ -76,6 +81,8 @@ pub struct Costs {
     pub next: f64,
     /// Cycles from tile to tile where two warpgroups have one each.
     pub turn: f64,
+    /// Cycles that 64 rows of a panel wait there until the panel before has left, where a warp has one staging buffer.
+    pub panel: f64,
     /// Cycles in which threads store the columns of 128 rows behind the last whole panel.
     pub rest: f64,
     /// Megabytes that memory moves in a microsecond.
@@ -118,12 +125,14 @@ pub const H200: Costs = Costs {
     sectors: 3.306,
     row_sectors: 1.863,
     apart: 0.1711,
+    lockstep: 0.07,
     first: 495.9,
     tile: 1622.0,
     tile_rows: 18.27,
     turned: 0.2098,
     next: 734.3,
     turn: 400.0,
+    panel: 300.0,
     rest: 493.6,
     memory: 4.3,
     sums: 3.736,
@@ -258,6 +267,7 @@ fn time_of(problem: &Gemm, tiling: &Tiling, target: Target, costs: &Costs, missi
             true => costs.rest * f64::from(tiling.rows) / 128.0,
             false => 0.0,
         },
+        panels: panels_that_wait(problem, tiling, target).into(),
     };
     let mut time = load.time_at(tiling, target, costs);
     time += match tiling.cluster.count() {
@@ -286,6 +296,20 @@ fn time_of(problem: &Gemm, tiling: &Tiling, target: Target, costs: &Costs, missi
         time += f64::from(tiling.split) * sums / 1e6 / costs.sums * (1.0 + turned) + costs.second;
     }
     time
+}
+
+/// Panels of 64 rows of a tile that wait until the panel before has left, since a warp has one buffer for all. It matters where two
+/// warpgroups have a tile each and store longer than they multiply: with up to 512 of the depth tiles of 136, 144, 184 and 192 columns, beside whose stages one buffer fits,
+/// took 1.12 to 1.14 times as long as modelled without it, and those of 112 to 128 and 152 to 176 1.06 to 1.10.
+fn panels_that_wait(problem: &Gemm, tiling: &Tiling, target: Target) -> u32 {
+    if !tiling.pingpong || tiling.swapped || tiling.split > 1 {
+        return 0;
+    }
+    let majors = [problem.layout.a(), problem.layout.b()];
+    let taken = tiling.ring_bytes(majors) + 1024;
+    let room = tiling.room(target.arch).checked_sub(taken);
+    let staging = room.and_then(|room| Staging::new(tiling, room, 2));
+    staging.map_or(0, |staging| staging.waiting(tiling))
 }
 
 /// Rows of a tile that are copied, or its columns.
@@ -355,6 +379,8 @@ struct Load {
     sectors: f64,
     /// Cycles that a tile takes longer.
     tail: f64,
+    /// Panels of 64 rows of a tile that wait for the one before.
+    panels: f64,
 }
 
 impl Load {
@@ -368,6 +394,11 @@ impl Load {
             |lines: f64, sectors: f64| 1.0 + self.astride * lines + self.sectors * sectors;
         let copies = self.inside * costs.row * astride(costs.row_astride, costs.row_sectors);
         let copies = (copies + self.outside * costs.outside) * depth / 64.0;
+        // A stage is free when the slowest block of a cluster has read it, and one warpgroup has no other that multiplies while it waits.
+        let lockstep = match tiling.groups() == 1 && tiling.cluster.count() > 2 {
+            true => costs.lockstep,
+            false => 0.0,
+        };
         let step = |active: f64| {
             let parts = [
                 products * (cols * costs.product).max(costs.least_product),
@@ -380,7 +411,7 @@ impl Load {
                 Cluster::Depth => costs.apart * active / f64::from(target.sms),
                 _ => 0.0,
             };
-            beside(parts, PARTS) * (1.0 + apart) + costs.beat + self.added
+            beside(parts, PARTS) * (1.0 + apart + lockstep) + costs.beat + self.added
         };
         // Blocks on one multiprocessor share all of that, but not the latency.
         let (sms, blocks) = (f64::from(target.sms), f64::from(tiling.blocks));
@@ -400,7 +431,10 @@ impl Load {
         let tile = costs.tile + costs.tile_rows * turned * rows * cols / 128.0 + self.tail;
         let next = match tiling.pingpong {
             // One warpgroup stores while the other multiplies, as far as that takes as long.
-            true => tile - costs.turn.max((tile - wave(1.0, sms)) / 2.0),
+            true => {
+                let stores = tile + self.panels * costs.panel;
+                tile - costs.turn.max((stores - wave(1.0, sms)) / 2.0)
+            }
             false => costs.next,
         };
         let units = self.cut.as_ref().map_or(self.units, |cut| cut.whole.into());
@@ -431,6 +465,6 @@ pub(super) fn adds(problem: &Gemm, target: Target) -> bool {
 
 /// Cycles in which no product runs in a step that ends with scales, in tiles of 128 x 128 as in those of 192 x 128: from
 /// times of 29 shapes on an H200. A thread adds up half as many sums as a tile has columns, so wider tiles take longer in proportion: with the
-/// same products and bytes, 128 x 192 took 1.05 times as long as 192 x 128 (in 61 of 67 pairs of times, with three ways to add; 1.09 where the depth is 4096 and more). Below
-/// 128 columns it is the wait for the products: 128 x 64 took no less.
+/// same products and bytes, 128 x 192 took 1.05 times as long as 192 x 128 (it was slower in 63 of 67 pairs of times, in
+/// three runs with other loops; 1.09 where the depth is 7168 and more). Below 128 columns it is the wait for the products: 128 x 64 took no less.
 const ADDED: f64 = 250.0;

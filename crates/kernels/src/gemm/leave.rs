@@ -65,6 +65,12 @@ impl Staging {
         widths.find_map(|width| shape(WARP_ROWS, width, tiling.cols.div_ceil(width), most))
     }
 
+    /// Panels of 64 rows of such a tile that wait until the one before has left: all, where a warp has one buffer for them.
+    pub(crate) fn waiting(&self, tiling: &Tiling) -> u32 {
+        let panels = tiling.rows / 64 * tiling.cols.div_ceil(self.width);
+        if self.buffers == 1 { panels } else { 0 }
+    }
+
     /// Whether the copy engine stores all columns of such a tile.
     pub(crate) fn in_panels(&self, tiling: &Tiling) -> bool {
         tiling.swapped || tiling.cols.is_multiple_of(self.width)
