@@ -23,6 +23,7 @@
 )]
 
 mod api;
+mod dependence;
 mod driver;
 mod graph;
 mod guard;

@@ -83,6 +83,8 @@ pub(crate) struct Wish {
     pub(crate) cluster: Option<Dim3>,
     pub(crate) shared: usize,
     pub(crate) cooperative: bool,
+    /// Whether it may begin before the launch in front of it has ended.
+    pub(crate) early: bool,
     /// The bytes of each argument.
     pub(crate) arguments: Vec<Vec<u8>>,
 }

@@ -6,6 +6,7 @@
 //! the host does not know to be over, with the bytes that they touch. Only where both sides are known is something
 //! said: of an operation that is forgotten nothing is.
 
+use crate::dependence::Dependence;
 use heist_sim::Touched;
 use std::collections::{BTreeMap, HashMap};
 use std::ops::Range;
@@ -26,6 +27,8 @@ pub(crate) struct Step {
     pub(crate) stream: usize,
     number: u64,
     before: Clock,
+    /// Whether it may run beside the operation in front of it in its stream.
+    early: bool,
 }
 
 /// What an operation touches of an allocation.
@@ -164,6 +167,8 @@ pub(crate) struct Clash {
     pub(crate) what: String,
     /// The other stream.
     pub(crate) stream: usize,
+    /// Whether it is the launch in front, which has let this one begin early.
+    pub(crate) early: bool,
     /// The first byte.
     pub(crate) byte: u64,
 }
@@ -175,6 +180,8 @@ pub(crate) struct Order {
     streams: HashMap<usize, Clock>,
     counts: HashMap<usize, u64>,
     events: HashMap<usize, Clock>,
+    /// The last launch of each stream that lets the next one begin early.
+    letting_go: HashMap<usize, u64>,
     /// By the address of the allocation.
     accesses: HashMap<u64, Vec<Access>>,
     /// Goes up with every change of these.
@@ -216,7 +223,24 @@ impl Order {
             stream,
             number: *count,
             before,
+            early: false,
         }
+    }
+
+    /// A launch begins, as [`Order::begin`].
+    pub(crate) fn begin_launch(
+        &mut self,
+        stream: usize,
+        depends: Dependence,
+        blocking: impl Fn(usize) -> bool,
+    ) -> Step {
+        let mut step = self.begin(stream, blocking);
+        let front = self.letting_go.get(&step.stream);
+        step.early = depends.early && front == Some(&(step.number - 1));
+        if depends.lets_go {
+            self.letting_go.insert(step.stream, step.number);
+        }
+        step
     }
 
     /// An event is recorded: it has what came before in its stream.
@@ -290,13 +314,17 @@ impl Order {
         let list = self.accesses.entry(allocation).or_default();
         let ordered = |one: &Access| {
             let known = step.before.get(&one.stream);
-            one.stream == step.stream || known.is_some_and(|known| *known >= one.number)
+            match one.stream == step.stream {
+                true => !(step.early && one.number == step.number - 1),
+                false => known.is_some_and(|known| *known >= one.number),
+            }
         };
         let clash = list.iter().filter(|one| !ordered(one)).find_map(|one| {
             Some(Clash {
                 byte: extent.clash(&one.extent)?,
                 what: one.what.to_string(),
                 stream: one.stream,
+                early: one.stream == step.stream,
             })
         });
         if list.len() == MOST {
@@ -365,6 +393,7 @@ impl Order {
                 byte: touch.clash(&one.extent)?,
                 what: one.what.to_string(),
                 stream: one.stream,
+                early: false,
             })
         })
     }
@@ -435,6 +464,31 @@ mod tests {
         order.host_waits(DEFAULT, blocking);
         assert_eq!(order.pending(64, 256, 4096), [Pending::Nothing]);
         assert!(touches(&mut fresh(), FREE, bytes(0..1, true)));
+    }
+
+    #[test]
+    fn a_launch_that_begins_early_and_does_not_wait_is_beside_the_one_in_front() {
+        let clashes = |first: Dependence, between: bool, then: Dependence| {
+            let mut order = Order::default();
+            let mut touch = |depends| {
+                let step = order.begin_launch(A, depends, blocking);
+                let what = Arc::from("it");
+                let extent = bytes(0..100, true);
+                let clash = order.access(&step, 64, extent, &what, false);
+                if between {
+                    order.record(7, A, blocking);
+                }
+                clash.is_some_and(|clash| clash.early)
+            };
+            assert!(!touch(first));
+            touch(then)
+        };
+        let depends = |early, lets_go| Dependence { early, lets_go };
+        let (early, lets_go) = (depends(true, false), depends(false, true));
+        assert!(clashes(lets_go, false, early) && clashes(depends(true, true), false, early));
+        assert!(!clashes(lets_go, true, early));
+        assert!(!clashes(Dependence::default(), false, early));
+        assert!(!clashes(lets_go, false, lets_go));
     }
 
     #[test]

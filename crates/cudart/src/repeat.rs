@@ -99,6 +99,7 @@ mod tests {
             cluster: None,
             shared: 0,
             cooperative: false,
+            early: false,
             arguments: vec![vec![number]],
         }
     }

@@ -3,6 +3,7 @@
 mod code;
 mod streams;
 
+use crate::dependence::Dependence;
 use crate::graph::Graphs;
 use crate::guard::Guard;
 use crate::heap::Heap;
@@ -336,7 +337,8 @@ impl Runtime {
                 return Err(NO_IMAGE);
             }
         };
-        let tracks = self.stream_count > 0 || self.heap.has_shared();
+        let depends = Dependence::of(program.module(), &kernel, wish.early);
+        let tracks = self.tracks() || depends != Dependence::default();
         let what = format!("`{kernel}`");
         let mut before = self.heap.lend();
         constants(&mut before, program, number);
@@ -344,7 +346,7 @@ impl Runtime {
             && (!tracks || given.touched.is_some())
         {
             // What was found in it is told already.
-            let step = self.begin(stream);
+            let step = self.begin_launch(stream, depends);
             let touched = given.touched.clone().filter(|_| tracks);
             let found = self.order_launch(&step, &what, touched.as_deref());
             self.take(&name, &kernel, &shape, given, true, found.as_slice());
@@ -370,7 +372,7 @@ impl Runtime {
         match ran {
             Ok(mut report) => {
                 let touched: Option<Arc<[Touched]>> = tracks.then(|| report.touched.into());
-                let step = self.begin(stream);
+                let step = self.begin_launch(stream, depends);
                 let clash = self.order_launch(&step, &what, touched.as_deref());
                 report.diagnostics.extend(clash);
                 let trace = report.outcome.trace.as_ref();

@@ -81,6 +81,7 @@ fn kernel(runtime: &Runtime, node: *const KernelNode) -> Result<Operation, c_int
         cluster: None,
         shared: node.shared as usize,
         cooperative: false,
+        early: false,
         arguments: runtime.arguments(node.function, node.arguments)?,
     }))
 }

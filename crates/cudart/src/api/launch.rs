@@ -121,6 +121,7 @@ pub(crate) fn launch_with(
             cluster: config.cluster(),
             shared: config.shared,
             cooperative: cooperative || config.of(COOPERATIVE).is_some_and(|value| value[0] != 0),
+            early: config.of(EARLY).is_some_and(|value| value[0] != 0),
             arguments: arguments(runtime)?,
         }))
     })
@@ -221,6 +222,8 @@ pub(crate) struct Attribute {
 
 const COOPERATIVE: c_uint = 2;
 const CLUSTER: c_uint = 4;
+/// Programmatic stream serialization.
+const EARLY: c_uint = 6;
 
 #[unsafe(no_mangle)]
 pub(crate) extern "C" fn cudaLaunchKernelExC(

@@ -1,6 +1,7 @@
 //! What orders the operations of a program: streams, events, and the waits of the host.
 
 use super::{Runtime, fault, is_blocking};
+use crate::dependence::Dependence;
 use crate::heap::Heap;
 use crate::order::{Clash, Extent, Step};
 use heist_ptx::{Diagnostic, rule};
@@ -45,6 +46,13 @@ impl Runtime {
         self.order.begin(stream, |one| is_blocking(streams, one))
     }
 
+    /// A launch begins in a stream.
+    pub(super) fn begin_launch(&mut self, stream: usize, depends: Dependence) -> Step {
+        let streams = &self.streams;
+        self.order
+            .begin_launch(stream, depends, |one| is_blocking(streams, one))
+    }
+
     /// The host waits for a stream.
     pub(crate) fn host_waits(&mut self, stream: usize) {
         let streams = &self.streams;
@@ -82,6 +90,20 @@ impl Runtime {
     fn clash(&mut self, what: &str, stream: usize, at: u64, clash: &Clash) -> Option<Diagnostic> {
         if !self.told.insert(format!("{what} {} {at}", clash.what)) {
             return None;
+        }
+        if clash.early {
+            let text = format!(
+                "{what} may begin before {} has ended (programmatic dependent launch) and never waits for it; both \
+                 touch byte {} of `{}`, and one of them writes it",
+                clash.what,
+                clash.byte,
+                self.heap.name(at),
+            );
+            let found = Diagnostic::error(rule::STREAM_RACE, heist_ptx::Span::NONE, text);
+            return Some(found.help(
+                "call `cudaGridDependencySynchronize()` (`griddepcontrol.wait`) before the first access to what the \
+                 kernel in front touches",
+            ));
         }
         let (ours, theirs) = (self.stream_name(stream), self.stream_name(clash.stream));
         let text = format!(
