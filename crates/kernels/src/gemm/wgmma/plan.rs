@@ -1,0 +1,255 @@
+//! From a problem and a [`Tiling`] to launches.
+
+use super::super::problem::{Gemm, Input, Output, Scales};
+use super::super::tail::Tail;
+use super::super::tiling::Tiling;
+use super::super::warpgroup::Matrices;
+use super::super::{scales, split};
+use super::block::{WgmmaArgs, build, in_roles};
+use super::form::{Form, Way, edges, element, extent, refusal, steps, tiles, unshared};
+use crate::error::KernelError;
+use crate::family::Target;
+use crate::job::{Step, buffer};
+use crate::plan::{LaunchPlan, Purpose};
+use heist_builder::{Arch, BuildError, E4m3, E5m2, Tf32, With, bf16, f16};
+use heist_launch::{Arg, BufferRef, Dim3, ElementType, TensorElement, TensorMap as Map};
+use heist_sched::{Schedule, TileSource, TiledKernel};
+
+/// The launches of a multiplication in these tiles, over buffers called `a`, `b`, `c`, `d` and
+/// `bias`. The plan's own workspace is `partial`, for the partial sums of split-K.
+///
+/// # Errors
+/// What could not be built or planned.
+pub(crate) fn plan(
+    problem: &Gemm,
+    tiling: &Tiling,
+    schedule: &Schedule,
+    target: Target,
+) -> Result<LaunchPlan, KernelError> {
+    let form = fitting(problem, tiling, schedule, target)?;
+    let tail = tail(problem, tiling, schedule, target)?;
+    let kernel = kernel(problem, &form, tail.as_ref(), schedule, target.arch)?;
+    let resident = target.resident(&kernel.built.launch, tiling.registers());
+    let launch = kernel.plan(resident)?;
+    let args = arguments(problem, &form, tail.as_ref());
+    let name = format!("gemm {problem} {tiling}");
+    let mut step = Step::tiled(&kernel, &launch, args);
+    // The second launch of shares gains by it, this one loses.
+    step.overlaps &= form.way != Way::Shares;
+    let plan = LaunchPlan::new(name, tiling.to_string(), problem.work()).step(step);
+    if let Some(tail) = &tail {
+        let sums = tail.sums(tiling);
+        return Ok(plan.buffer("partial", Purpose::Workspace, ElementType::F32, sums));
+    }
+    if form.way != Way::Shares {
+        return Ok(plan);
+    }
+    let (rows, cols) = match tiling.swapped {
+        false => (problem.m, problem.n),
+        true => (problem.n, problem.m),
+    };
+    let shares = tiling.split as usize * problem.batch as usize;
+    let sums = rows as usize * split::pitch(cols) as usize * shares;
+    Ok(plan
+        .buffer("partial", Purpose::Workspace, ElementType::F32, sums)
+        .step(split::step(problem, tiling, target)?))
+}
+
+/// The form of a kernel for the problem.
+///
+/// # Errors
+/// What does not fit.
+fn fitting(
+    problem: &Gemm,
+    tiling: &Tiling,
+    schedule: &Schedule,
+    target: Target,
+) -> Result<Form, KernelError> {
+    problem.check()?;
+    tiling.check()?;
+    if let Some(why) = refusal(problem, target) {
+        return Err(KernelError::unfit(format!("gemm {tiling}: {why}")));
+    }
+    let form = Form::new(problem, tiling, target.arch)?;
+    if let Some(why) = unshared(tiling, form.majors) {
+        return Err(KernelError::unfit(format!("tile shape {tiling}: {why}")));
+    }
+    if form.way == Way::Met && schedule.source != TileSource::Direct {
+        return Err(KernelError::unfit(format!(
+            "tile shape {tiling}: a cluster that shares the depth has one tile, so {schedule} is nothing for it: take direct"
+        )));
+    }
+    if tiling.pingpong && !in_roles(&form, schedule) {
+        return Err(KernelError::unfit(format!(
+            "tile shape {tiling}: two warpgroups have a tile each where a block takes tile after tile, so {schedule} is nothing for it"
+        )));
+    }
+    Ok(form)
+}
+
+/// The kernel of a form, for the problem's types.
+fn kernel(
+    problem: &Gemm,
+    form: &Form,
+    tail: Option<&Tail>,
+    schedule: &Schedule,
+    arch: Arch,
+) -> Result<TiledKernel<WgmmaArgs>, BuildError> {
+    let tiles = match tail {
+        None => tiles(problem, &form.tiling),
+        Some(tail) => Dim3::new(tail.units(), 1, 1),
+    };
+    match problem.input {
+        Input::F16 => build::<f16>(form, problem.output, tiles, schedule, arch),
+        Input::Bf16 => build::<bf16>(form, problem.output, tiles, schedule, arch),
+        Input::Tf32 => build::<Tf32>(form, problem.output, tiles, schedule, arch),
+        Input::E4m3 => build::<E4m3>(form, problem.output, tiles, schedule, arch),
+        Input::E5m2 => build::<E5m2>(form, problem.output, tiles, schedule, arch),
+    }
+}
+
+/// The kernel's arguments.
+fn arguments(problem: &Gemm, form: &Form, tail: Option<&Tail>) -> WgmmaArgs<With<Arg>> {
+    let tiling = &form.tiling;
+    let steps = steps(problem, tiling);
+    // An unused parameter is set to any buffer.
+    let either = |used, name| buffer(if used { name } else { "d" });
+    let scaled = problem.scales != Scales::None;
+    let [left, right, out] = maps(problem, form);
+    let [scales_a, scales_b] = match form.copied {
+        true => scales::maps(problem.scale_counts(), tiling.rows),
+        // The kernel does not look at them.
+        false => [left.clone(), left.clone()],
+    };
+    let inside = edges(problem, tiling);
+    let [left_edge, right_edge] = edge_maps(problem, form, inside);
+    WgmmaArgs {
+        left,
+        right,
+        out,
+        left_edge,
+        right_edge,
+        c: buffer("c"),
+        d: buffer("d"),
+        bias: buffer("bias"),
+        scale_a: either(scaled, "scale_a"),
+        scale_b: either(scaled, "scale_b"),
+        scales_a,
+        scales_b,
+        partial: either(form.way == Way::Shares || tail.is_some(), "partial"),
+        tail: match tail {
+            None => buffer("d"),
+            Some(tail) => Arg::input(&tail.table()),
+        },
+        arrived: match tail {
+            None => buffer("d"),
+            Some(tail) => Arg::in_out(&tail.arrived(tiling)),
+        },
+        m: problem.m,
+        n: problem.n,
+        ldc: problem.ldc,
+        k: problem.k,
+        steps,
+        share: match tail {
+            None => steps.div_ceil(tiling.split),
+            Some(tail) => tail.whole,
+        },
+        alpha: problem.epilogue.alpha,
+        beta: problem.epilogue.beta,
+    }
+}
+
+/// The pieces of a launch whose last tiles are cut.
+fn tail(
+    problem: &Gemm,
+    tiling: &Tiling,
+    schedule: &Schedule,
+    target: Target,
+) -> Result<Option<Tail>, KernelError> {
+    if !tiling.tail {
+        return Ok(None);
+    }
+    let cut = match can_cut(problem, tiling, Some(schedule)) {
+        true => cut(problem, tiling, target),
+        false => Err("the last tiles are not cut where the order of tiles is a table"),
+    };
+    cut.map(Some)
+        .map_err(|why| KernelError::unfit(format!("gemm {problem} {tiling}: {why}")))
+}
+
+/// The same where the schedule lets them be cut.
+///
+/// # Errors
+/// Why they are not.
+pub(crate) fn cut(problem: &Gemm, tiling: &Tiling, target: Target) -> Result<Tail, &'static str> {
+    if problem.batch > 1 {
+        return Err("the last tiles are not cut in a batch");
+    }
+    let (tiles, steps) = (
+        tiles(problem, tiling).count() as u32,
+        steps(problem, tiling),
+    );
+    Tail::new(tiles, steps, target.sms).ok_or("to cut the last tiles gains nothing")
+}
+
+/// Whether the last tiles can be cut under a schedule: what is handed out is no longer a tile, so its order must be arithmetic.
+pub(crate) fn can_cut(problem: &Gemm, tiling: &Tiling, schedule: Option<&Schedule>) -> bool {
+    schedule.is_none_or(|schedule| {
+        let table = schedule.order.table(tiles(problem, tiling));
+        schedule.classes.is_none() && table.is_ok_and(|table| table.is_none())
+    })
+}
+
+/// The tensor maps of the left and the right operand, in boxes of so many rows and columns of the tile.
+fn operand_maps(problem: &Gemm, tiling: &Tiling, boxed: [u32; 2]) -> [Arg; 2] {
+    let element = element(problem.input);
+    let map = |name, major, outer: u32, pitch, high| {
+        let matrix = Matrices {
+            element,
+            major,
+            outer: outer.into(),
+            depth: problem.k,
+            pitch,
+            count: problem.batch,
+        };
+        matrix.map(name, high, tiling.depth)
+    };
+    let [rows, cols] = extent(tiling, boxed);
+    let a = map("a", problem.layout.a(), problem.m, problem.lda, rows);
+    let b = map("b", problem.layout.b(), problem.n, problem.ldb, cols);
+    if tiling.swapped { [b, a] } else { [a, b] }
+}
+
+/// Those of what the last tiles have of them. A map that the kernel does not look at may be any.
+fn edge_maps(problem: &Gemm, form: &Form, inside: [Option<u32>; 2]) -> [Arg; 2] {
+    let Tiling { rows, cols, .. } = form.tiling;
+    let boxed = [inside[0].unwrap_or(rows), inside[1].unwrap_or(cols)];
+    operand_maps(problem, &form.tiling, boxed)
+}
+
+/// The tensor maps of both operands and of the result.
+fn maps(problem: &Gemm, form: &Form) -> [Arg; 3] {
+    let tiling = &form.tiling;
+    // Of what the blocks of a cluster have in common each copies a part.
+    let [below, beside] = tiling.cluster.sides();
+    let boxed = [tiling.rows / beside, tiling.cols / below];
+    let [left, right] = operand_maps(problem, tiling, boxed);
+    let out = match form.way {
+        Way::Staged(staging) => {
+            let ([width, high], swizzle) = staging.boxed();
+            let element = match problem.output {
+                Output::F16 => TensorElement::F16,
+                _ => TensorElement::Bf16,
+            };
+            let dims = [problem.n, problem.m, problem.batch].map(u64::from);
+            let buffer = BufferRef::Named("d".to_owned());
+            let mut map = Map::dense(buffer, element, &dims, &[width, high, 1]);
+            let row = u64::from(problem.ldc) * 2;
+            map.strides = vec![row, row * u64::from(problem.m)];
+            Arg::TensorMap(map.swizzle(swizzle))
+        }
+        // The kernel does not look at it.
+        _ => left.clone(),
+    };
+    [left, right, out]
+}
