@@ -8,7 +8,7 @@ use heist_run::company::{Device, Host, Options, Order, Reach, Stream, together};
 use heist_sched::{BELL_BYTES, Bell, Schedule, TileSource, Tiled, TiledKernel};
 
 kernel_params! {
-    /// How often each tile ran and, behind that, how often one was left half done.
+    /// How often each tile ran and, behind that, how often one was left half done, and how many steps were done.
     pub struct Count { runs: Global<u32>, tiles: u32 }
 }
 
@@ -49,6 +49,9 @@ fn kernel(schedule: &Schedule, tiles: u32, steps: u32, does: Body) -> TiledKerne
                     || step.get().lt(steps) & !left.get(),
                     || {
                         k.nanosleep(STEP_NS);
+                        k.one_thread(|| {
+                            args.runs.at(args.tiles + 1).atomic_add(1u32);
+                        });
                         step.set(step.get() + 1);
                         if let (Some(pause), Body::Looks) = (pause, does) {
                             k.one_thread(|| {
@@ -130,7 +133,7 @@ fn visited_at_work(
         let plan = kernel.plan(SMS).expect("a launch");
         let tiles = kernel.tiles().x;
         let own = Count {
-            runs: Arg::in_out(&vec![0u32; tiles as usize + 1]),
+            runs: Arg::in_out(&vec![0u32; tiles as usize + 2]),
             tiles,
         };
         let program = Program::from_module("count.ptx", &kernel.built.module);
@@ -163,6 +166,9 @@ fn visited_at_work(
     assert!(found.is_empty(), "{found:#?}");
     let runs = batch.output(&ran[BATCH][0].report.outcome, "runs");
     let mut runs = runs.and_then(|runs| runs.to_vec::<u32>()).expect("words");
+    let steps = runs.pop().expect("two more");
+    // A tile that was left goes on where it was left: no step is done again.
+    assert_eq!(steps, tiles * STEPS, "{bell:?}");
     let left = runs.pop().expect("one more");
     assert!(runs.iter().all(|runs| *runs == 1), "{bell:?}: {runs:?}");
     let took = |stream: usize| ran[stream][0].ended - ran[stream][0].ready;
