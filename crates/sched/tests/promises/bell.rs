@@ -54,14 +54,22 @@ fn kernel(schedule: &Schedule, tiles: u32, steps: u32, does: Body) -> TiledKerne
                         });
                         step.set(step.get() + 1);
                         if let (Some(pause), Body::Looks) = (pause, does) {
+                            let leaves = k.var(false);
                             k.one_thread(|| {
                                 k.if_(step.get().lt(steps), || {
-                                    let _ = pause.look(pause.listen(), step.get());
+                                    leaves.set(pause.look(pause.listen(), step.get()));
                                 });
                             });
                             k.sync();
                             left.set(pause.left());
                             k.sync();
+                            // Who looks is told the same.
+                            let differs = leaves.get().to_u32().ne(left.get().to_u32());
+                            k.one_thread(|| {
+                                k.if_(differs, || {
+                                    args.runs.at(tile.x).atomic_add(1000u32);
+                                });
+                            });
                         }
                     },
                 );
