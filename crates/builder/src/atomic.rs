@@ -2,7 +2,7 @@
 
 use crate::emit::Opnd;
 use crate::kernel::Kernel;
-use crate::pointer::{AtomicSpace, Global, Ptr};
+use crate::pointer::{AtomicSpace, Global, Ptr, vector_fits};
 use crate::scalar::{ScalarKind, Storable};
 use crate::value::{IntoVal, Val};
 use heist_ptx::arch::Feature;
@@ -230,6 +230,14 @@ impl<'k, S: AtomicSpace, T: Storable> Ptr<'k, S, T> {
     #[track_caller]
     pub fn load_relaxed(self, scope: Scope) -> Val<'k, T> {
         self.ordered_load("relaxed", scope)
+    }
+
+    /// Relaxed loads of `N` neighbours in one instruction: each is never torn, and they may be of different times. The
+    /// address must be a multiple of the `N` elements' size.
+    #[track_caller]
+    pub fn load_vec_relaxed<const N: usize>(self, scope: Scope) -> [Val<'k, T>; N] {
+        const { vector_fits(N, T::BYTES) }
+        self.load_vec_as(format!("ld.relaxed.{}.{}", scope.as_str(), S::NAME))
     }
 
     #[track_caller]

@@ -369,7 +369,7 @@ impl<'k, S: Space, T: Storable> Ptr<'k, S, T> {
     }
 
     #[track_caller]
-    fn load_vec_as<const N: usize>(self, name: String) -> [Val<'k, T>; N] {
+    pub(crate) fn load_vec_as<const N: usize>(self, name: String) -> [Val<'k, T>; N] {
         let regs: [Reg; N] = std::array::from_fn(|_| self.k.rec.reg(T::KIND.class()));
         let lanes = Opnd::Vector(regs.iter().map(|&reg| reg.into()).collect());
         self.k.effect(
@@ -406,7 +406,7 @@ impl<'k, S: Space, T: Storable> Ptr<'k, S, T> {
 
 /// Stands first in every public function that has lanes: the compiler names the line that called
 /// the function whose constant fails, and that is then the user's.
-const fn vector_fits(lanes: usize, bytes: u32) {
+pub(crate) const fn vector_fits(lanes: usize, bytes: u32) {
     assert!(
         lanes == 2 || lanes == 4,
         "a vector access has 2 or 4 lanes: take several, or for eight halves four pairs, \

@@ -237,6 +237,8 @@ fn memory_of_every_kind() {
                     .at(2)
                     .store_relaxed(Scope::System, counter.load_acquire(Scope::Gpu));
                 counter.at(3).store(counter.load_relaxed(Scope::Gpu));
+                let [left, right] = counter.at(24).load_vec_relaxed(Scope::Gpu);
+                counter.at(6).store(left + right);
                 counter.at(4).reduce_add(3);
                 args.singles.at(1).reduce_add(1.0);
                 args.longs.at(1).atomic_add(1);

@@ -67,12 +67,8 @@ impl<'k> Control<'k> {
         self.spare().at(1)
     }
 
-    /// Both of the next two words, to be loaded at once: half-done tiles, and blocks that are owed.
-    pub(crate) fn waiting_and_owed(self) -> Ptr<'k, Global, u64> {
-        self.0.at(PAUSES + 1)
-    }
-
-    /// Half-done tiles in the queue that nobody has taken.
+    /// Half-done tiles in the queue that nobody has taken. Its neighbour is [`owed`](Control::owed): both are loaded
+    /// at once, as a vector.
     pub(crate) fn waiting(self) -> Ptr<'k, Global, i32> {
         self.0.at(PAUSES + 1).cast::<i32>()
     }

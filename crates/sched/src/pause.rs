@@ -275,10 +275,8 @@ impl<'k> Pause<'k> {
         k.loop_(|flow| {
             k.if_(leader, || {
                 // Asked for at once: each answer takes as long as memory does, and blocks that come for
-                // nothing come one after the other.
-                let words = self.control.waiting_and_owed().load_relaxed(Scope::Gpu);
-                let [waiting, owed] =
-                    [words, words >> 32].map(|word| word.cast::<u32>().cast::<i32>());
+                // nothing come one after the other. The two may be of different times: they only say what is worth trying.
+                let [waiting, owed] = self.control.waiting().load_vec_relaxed(Scope::Gpu);
                 let gone = gone();
                 k.if_(place.get().eq(0) & waiting.gt(0), || {
                     place.set(self.take_place());
