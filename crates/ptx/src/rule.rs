@@ -124,7 +124,7 @@ rules! {
     MIXED_ATOMICITY = "R005" Error "an atomic and a plain access race";
     WARP_RACE = "R006" Error "two lanes of a warp race without a warp barrier between them";
     UNORDERED_FLAG = "R007" Error "a flag that is set or awaited without release and acquire";
-    MIXED_SIZE = "R008" Warning "atomic accesses of different sizes to the same bytes";
+    MIXED_SIZE = "R008" Warning "atomic or strong accesses of different sizes to the same bytes";
     LOST_UPDATE = "R009" Error "an update by strong accesses that may lose another thread's";
     STREAM_RACE = "R010" Error "two operations of streams race on memory";
     HOST_RACE = "R011" Error "the host races with an operation of a stream";

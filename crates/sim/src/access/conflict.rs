@@ -121,7 +121,7 @@ pub(crate) fn report_race(
                 "set the flag with `st.release` (or a fence before it), and read it with `ld.acquire` (or a fence behind it)"
             }
             rule::NARROW_SCOPE => "a scope on the way does not reach the other's block: use `.gpu` (or `.cluster` in one cluster) on every access and fence on both sides",
-            rule::MIXED_SIZE => "both are atomics, of different sizes, which are not atomic towards each other: give both the same size and place",
+            rule::MIXED_SIZE => "both are atomic, or strong, and of different sizes, which are not atomic towards each other: give both the same size and place",
             rule::MIXED_ATOMICITY => "one of the two is atomic and the other is not: make both atomic (`ld.relaxed`, `ld.acquire`, `atom`), or order them",
             rule::SHARED_RACE => "put a barrier between the two that both threads reach (`bar.sync`, or an mbarrier)",
             rule::CLUSTER_RACE => "let the cluster meet between the two (`barrier.cluster.arrive.release` and `.wait.acquire`)",

@@ -217,20 +217,21 @@ pub(crate) enum Order {
 }
 
 impl Order {
-    pub(crate) fn kind(self) -> AccessKind {
+    /// The kind of a load or store of elements of this size.
+    pub(crate) fn kind(self, bytes: u8) -> AccessKind {
         match self {
             Order::Weak => AccessKind::Plain,
             Order::Relaxed(s) | Order::Acquire(s) | Order::Release(s) | Order::Both(s) => {
-                AccessKind::Strong(s)
+                AccessKind::Strong(s, bytes)
             }
         }
     }
 
     /// The kind of an atomic on elements of this size.
     pub(crate) fn atomic_kind(self, bytes: u8) -> AccessKind {
-        match self.kind().scope() {
-            Some(scope) => AccessKind::Atomic(scope, bytes),
-            None => self.kind(),
+        match self.kind(bytes) {
+            AccessKind::Strong(scope, bytes) => AccessKind::Atomic(scope, bytes),
+            plain => plain,
         }
     }
 }

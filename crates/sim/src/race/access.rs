@@ -13,8 +13,8 @@ pub(crate) const LINE: usize = 128;
 pub(crate) enum AccessKind {
     /// An ordinary load or store.
     Plain,
-    /// A volatile, relaxed, acquire or release access of this scope.
-    Strong(Scope),
+    /// A volatile, relaxed, acquire or release access of this scope, of elements of this many bytes.
+    Strong(Scope, u8),
     /// An atomic of this scope on this many bytes.
     Atomic(Scope, u8),
     /// The data of a `cp.async`, put down when its thread waited for it.
@@ -35,7 +35,7 @@ impl AccessKind {
     #[inline]
     pub(crate) fn scope(self) -> Option<Scope> {
         match self {
-            AccessKind::Strong(scope) | AccessKind::Atomic(scope, _) => Some(scope),
+            AccessKind::Strong(scope, _) | AccessKind::Atomic(scope, _) => Some(scope),
             AccessKind::Reduction => Some(Scope::Gpu),
             AccessKind::Plain
             | AccessKind::Copy
@@ -60,10 +60,19 @@ impl AccessKind {
         )
     }
 
-    /// Whether both are atomics, of different sizes: then they are not atomic towards each other.
+    /// Whether both synchronise, are of different sizes, and so are not atomic towards each other
+    /// where they overlap. Loads and stores of a part of a word of 32 bits are let pass: that is how
+    /// libcu++ makes atomics of 8 and 16 bits.
     #[inline]
     pub(crate) fn differs_in_size(self, other: AccessKind) -> bool {
-        matches!((self, other), (AccessKind::Atomic(_, a), AccessKind::Atomic(_, b)) if a != b)
+        use AccessKind::{Atomic, Strong};
+        match (self, other) {
+            (Atomic(_, a), Atomic(_, b)) => a != b,
+            (Strong(_, a), Atomic(_, b) | Strong(_, b)) | (Atomic(_, a), Strong(_, b)) => {
+                a != b && a.max(b) > 4
+            }
+            _ => false,
+        }
     }
 }
 

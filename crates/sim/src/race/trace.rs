@@ -118,7 +118,7 @@ impl Trace {
     pub(super) fn hidden_by(&self, access: &Access<'_>) -> u128 {
         match access.kind {
             AccessKind::Atomic(..) => self.bytes & access.bytes & !self.carried,
-            AccessKind::Strong(_) => self.bytes & access.bytes,
+            AccessKind::Strong(..) => self.bytes & access.bytes,
             _ => 0,
         }
     }
@@ -162,7 +162,7 @@ impl Trace {
     fn goes_on_with(&self, access: &Access<'_>) -> bool {
         match access.kind {
             AccessKind::Atomic(..) => self.hidden_by(access) == 0,
-            AccessKind::Strong(_) => {
+            AccessKind::Strong(..) => {
                 let mut observers = self.observers.iter();
                 !observers.any(|one| one.bytes & access.bytes != 0)
             }

@@ -220,7 +220,8 @@ impl Load {
     #[inline]
     fn read_region(&self, cx: &mut Cx<'_>, group: &Group) {
         let contiguous = group.touch().is_contiguous();
-        watch(cx, group, contiguous, Does::Reads, self.order.kind());
+        let kind = self.order.kind(self.element as u8);
+        watch(cx, group, contiguous, Does::Reads, kind);
         if self.non_coherent {
             check_read_only(cx, group, contiguous);
         }

@@ -145,7 +145,7 @@ impl Store {
             group,
             contiguous,
             Does::Writes,
-            self.order.kind(),
+            self.order.kind(self.element as u8),
             |cx| self.changes_nothing(cx, group),
         );
         if self.order != Order::Weak {

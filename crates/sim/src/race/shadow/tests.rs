@@ -154,7 +154,7 @@ fn atomics_do_not_race_within_their_scope() {
     let floor = Floor::default();
     let lanes = identity();
     let of = |scope| Access {
-        kind: AccessKind::Strong(scope),
+        kind: AccessKind::Strong(scope, 4),
         ..access(true, &lanes)
     };
     let mut line = Line::default();
@@ -172,21 +172,42 @@ fn atomics_do_not_race_within_their_scope() {
 }
 
 #[test]
-fn atomics_of_different_sizes_are_not_atomic_towards_each_other() {
+fn accesses_of_different_sizes_are_not_atomic_towards_each_other() {
     let (a, b) = (WarpClock::new(0, 0, 2), WarpClock::new(2, 2, 2));
     let floor = Floor::default();
     let lanes = identity();
-    let of = |size, bytes| Access {
-        kind: AccessKind::Atomic(Scope::Gpu, size),
+    let of = |kind: fn(Scope, u8) -> AccessKind, size, bytes| Access {
+        kind: kind(Scope::Gpu, size),
         bytes,
         cells: cell_mask(bytes, 2, 0),
         ..access(true, &lanes)
     };
-    let mut line = Line::default();
-    assert_eq!(line.access(&of(8, 0xff), &a, WIDE, &floor), None);
-    for (size, bytes, races) in [(8, 0xff, false), (4, 0xf0, true), (4, 0xf00, false)] {
-        let found = line.clone().access(&of(size, bytes), &b, WIDE, &floor);
-        assert_eq!(found.is_some(), races, "{size} bytes at {bytes:#x}");
+    let kinds = [AccessKind::Atomic, AccessKind::Strong];
+    for (first, then) in kinds
+        .into_iter()
+        .flat_map(|one| kinds.map(|two| (one, two)))
+    {
+        let mut line = Line::default();
+        assert_eq!(line.access(&of(first, 8, 0xff), &a, WIDE, &floor), None);
+        for (size, bytes, races) in [(8, 0xff, false), (4, 0xf0, true), (4, 0xf00, false)] {
+            let found = line
+                .clone()
+                .access(&of(then, size, bytes), &b, WIDE, &floor);
+            assert_eq!(found.is_some(), races, "{size} bytes at {bytes:#x}");
+        }
+    }
+    // A part of a word of 32 bits is let pass, but for two atomics.
+    for (kind, races) in [
+        (AccessKind::Strong as fn(_, _) -> _, false),
+        (AccessKind::Atomic, true),
+    ] {
+        let mut line = Line::default();
+        assert_eq!(
+            line.access(&of(AccessKind::Atomic, 4, 0xf), &a, WIDE, &floor),
+            None
+        );
+        let found = line.access(&of(kind, 2, 0x3), &b, WIDE, &floor);
+        assert_eq!(found.is_some(), races);
     }
 }
 
