@@ -3,6 +3,9 @@
 //! A map is 128 opaque bytes. Here they hold a mark and a number, and the map
 //! itself is kept beside the memory.
 
+use crate::lanes::{Mask, each};
+use crate::race::access::{Geography, Scope};
+use crate::race::clock::{Agent, Clock, WarpClock};
 use heist_launch::{HostMaps, TensorElement, TensorMap};
 use rustc_hash::FxHashMap;
 use std::sync::Arc;
@@ -86,9 +89,54 @@ pub(crate) struct TensorMaps {
     of_host: Arc<HostMaps>,
     /// Those of the launch: its arguments, and what kernels make of others.
     list: Vec<Encoded>,
-    /// Addresses in global memory where a kernel has written a map that nobody has
-    /// acquired since, and the instruction that wrote it.
-    changed: FxHashMap<u64, u32>,
+    /// Fences that release maps which the kernel has written in global memory.
+    releases: Vec<Arc<Release>>,
+    /// Fences that acquire the map at an address.
+    acquires: FxHashMap<u64, Vec<Acquire>>,
+}
+
+/// A fence about maps, by some lanes of a warp.
+#[derive(Clone, Copy, Debug)]
+struct Fence {
+    agent: Agent,
+    clock: u32,
+    lanes: Mask,
+    scope: Scope,
+}
+
+impl Fence {
+    /// Whether it happens before the present of `lane`.
+    fn is_known(&self, clock: &WarpClock, lane: u8) -> bool {
+        each(self.lanes).any(|own| clock.knows(self.agent, self.clock, own as u8, lane))
+    }
+}
+
+/// A fence that releases maps, and what happened before it.
+#[derive(Debug)]
+struct Release {
+    fence: Fence,
+    known: Clock,
+}
+
+/// A fence that acquires a map, and the releases that happen before it.
+#[derive(Debug)]
+struct Acquire {
+    fence: Fence,
+    behind: Vec<Arc<Release>>,
+}
+
+/// Releases of one warp that are told apart.
+const MOST_RELEASES: usize = 64;
+
+/// Why a map that the kernel has written may not be used yet.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Unready {
+    /// No fence has acquired it.
+    NotAcquired,
+    /// The fence that acquired it follows none that released the change.
+    NotReleased,
+    /// The scope of one of the two fences does not reach the thread at the other end.
+    Narrow,
 }
 
 impl TensorMaps {
@@ -111,14 +159,91 @@ impl TensorMaps {
         bytes
     }
 
-    /// Notes that a kernel has written a map.
-    pub(crate) fn change(&mut self, at: u64, pc: u32) {
-        self.changed.insert(at, pc);
+    /// A fence that releases maps in a scope, by the lanes in `lanes`, just before the epoch that it ends.
+    pub(crate) fn release(
+        &mut self,
+        (agent, clock): (Agent, u32),
+        lanes: Mask,
+        scope: Scope,
+        known: Clock,
+    ) {
+        let own = |one: &&Arc<Release>| one.fence.agent == agent;
+        if self.releases.iter().filter(own).count() >= MOST_RELEASES
+            && let Some(oldest) = self
+                .releases
+                .iter()
+                .position(|one| one.fence.agent == agent)
+        {
+            self.releases.remove(oldest);
+        }
+        let fence = Fence {
+            agent,
+            clock,
+            lanes,
+            scope,
+        };
+        self.releases.push(Arc::new(Release { fence, known }));
     }
 
-    /// Notes that a map may be used as it now is; who wrote it, if that was not known yet.
-    pub(crate) fn settle(&mut self, at: u64) -> Option<u32> {
-        self.changed.remove(&at)
+    /// A fence of a lane that acquires the map at an address.
+    pub(crate) fn acquire(&mut self, at: u64, clock: &WarpClock, lane: u8, scope: Scope) {
+        let known = |one: &&Arc<Release>| one.fence.is_known(clock, lane);
+        let behind: Vec<_> = self.releases.iter().filter(known).cloned().collect();
+        let fence = Fence {
+            agent: clock.agent,
+            clock: clock.now,
+            lanes: 1 << (lane & 31),
+            scope,
+        };
+        let all = self.acquires.entry(at).or_default();
+        // An earlier one that brought the same is known to more.
+        let same = all.iter_mut().find(|one| {
+            one.fence.agent == fence.agent
+                && one.fence.scope == scope
+                && one.behind.len() == behind.len()
+                && one
+                    .behind
+                    .iter()
+                    .zip(&behind)
+                    .all(|(a, b)| Arc::ptr_eq(a, b))
+        });
+        match same {
+            Some(one) if one.fence.lanes & fence.lanes != 0 => {}
+            Some(one) if one.fence.clock == fence.clock => one.fence.lanes |= fence.lanes,
+            _ => all.push(Acquire { fence, behind }),
+        }
+    }
+
+    /// Whether a write of the map at an address, by an agent at a time and in a lane, may not be used yet by the
+    /// thread of `clock`, and why.
+    pub(crate) fn unready(
+        &self,
+        at: u64,
+        (writer, when, whose): (Agent, u32, u8),
+        (clock, lane): (&WarpClock, u8),
+        geography: Geography,
+    ) -> Option<Unready> {
+        let mut why = Unready::NotAcquired;
+        for acquire in self.acquires.get(&at).into_iter().flatten() {
+            if !acquire.fence.is_known(clock, lane) {
+                continue;
+            }
+            if why == Unready::NotAcquired {
+                why = Unready::NotReleased;
+            }
+            for release in &acquire.behind {
+                if release.known.of(writer).covers(when, whose) {
+                    let ends = [release.fence, acquire.fence];
+                    let reaches =
+                        |one: Fence| geography.reaches(one.scope, ends[0].agent, ends[1].agent);
+                    if ends.into_iter().all(reaches) {
+                        return None;
+                    }
+                    why = Unready::Narrow;
+                }
+            }
+        }
+        Some(why)
     }
 
     /// The map that some bytes stand for. A kernel's map of an earlier launch is none.

@@ -19,8 +19,15 @@ pub(crate) fn decode(d: &mut Decoder<'_>, i: &Instruction, mods: &Mods<'_>) -> D
                 Some(operand) if mods.has("acquire") => Some(d.address(operand)?),
                 _ => None,
             };
-            let instr = with(move |cx| tensor_map_fence(cx, map));
-            d.emit(instr, Cost::new(2, 0));
+            let scope = scope_of(mods).unwrap_or(Scope::Gpu);
+            let instr = with(move |cx| {
+                match map {
+                    Some(map) => acquire_map(cx, map, scope),
+                    None => release_maps(cx, scope),
+                }
+                Flow::Next
+            });
+            d.emit_reaching(instr, Cost::new(2, 0), Reach::Device);
             return Ok(());
         }
         // Generic accesses before it are ordered before asynchronous ones behind it, in
@@ -106,15 +113,6 @@ fn fence(cx: &mut Cx<'_>, scope: Scope, sides: Sides) {
     }
 }
 
-/// `fence.acq_rel`, as part of another instruction.
-pub(crate) fn both_ways(cx: &mut Cx<'_>, scope: Scope) {
-    let sides = Sides {
-        acquires: true,
-        releases: true,
-    };
-    fence(cx, scope, sides);
-}
-
 /// `fence.mbarrier_init` releases the `mbarrier.init`s before it and nothing else.
 fn fence_inits(cx: &mut Cx<'_>) {
     if cx.machine.options.checks.races {
@@ -142,15 +140,38 @@ fn restricted_fence(cx: &mut Cx<'_>, scope: Scope, acquires: bool) {
     }
 }
 
-/// `fence.proxy.tensormap`: a map changed in memory may be used now. The acquiring form
-/// names it.
-pub(crate) fn tensor_map_fence(cx: &mut Cx<'_>, map: Option<Addr>) -> Flow {
-    if let Some(map) = map {
-        let addresses = map.eval(cx);
-        for lane in each(cx.mask) {
-            cx.machine.tensor_maps.settle(addresses[lane]);
-        }
+/// `fence.proxy.tensormap::generic.release`: maps that were written before it may be used behind a fence that
+/// acquires them.
+pub(crate) fn release_maps(cx: &mut Cx<'_>, scope: Scope) {
+    if !cx.machine.options.checks.races {
+        return;
     }
-    both_ways(cx, Scope::Gpu);
-    Flow::Next
+    let (lanes, live) = (cx.mask, cx.warp.live);
+    let clock = &mut cx.warp.clock;
+    let at = (clock.agent, clock.now);
+    let known = clock.release(lanes, live);
+    cx.machine
+        .tensor_maps
+        .release(at, lanes, scope, known.clone());
+    cx.warp.fences.fence(lanes, scope, known);
+}
+
+/// `fence.proxy.tensormap::generic.acquire [map], 128`: the map may be used as it was released.
+fn acquire_map(cx: &mut Cx<'_>, map: Addr, scope: Scope) {
+    let sides = Sides {
+        acquires: true,
+        releases: false,
+    };
+    fence(cx, scope, sides);
+    if !cx.machine.options.checks.races {
+        return;
+    }
+    let addresses = map.eval(cx);
+    let clock = &mut cx.warp.clock;
+    for lane in each(cx.mask) {
+        let maps = &mut cx.machine.tensor_maps;
+        maps.acquire(addresses[lane], clock, lane as u8, scope);
+    }
+    // Threads that synchronise from now on come behind it.
+    clock.now += 1;
 }

@@ -4,12 +4,12 @@
 //! handle, so copies of the old bytes still mean the old map.
 
 use crate::access::context::Cx;
-use crate::access::group::{Does, Home, groups};
+use crate::access::group::{Does, groups};
 use crate::access::look::watch;
 use crate::code::{Flow, Reach};
 use crate::decode::map::with;
 use crate::decode::mods::{Mods, operands};
-use crate::decode::qualifier::{read_bits, window_of};
+use crate::decode::qualifier::{read_bits, scope_of, window_of};
 use crate::decode::{Cost, Decoded, Decoder};
 use crate::lanes::{LANES, each, first};
 use crate::race::access::{AccessKind, Scope};
@@ -20,7 +20,7 @@ use heist_ptx::{Instruction, ScalarType, rule};
 
 pub(crate) fn decode(d: &mut Decoder<'_>, i: &Instruction, mods: &Mods<'_>) -> Decoded<()> {
     if mods.has("cp_fenceproxy") {
-        copy(d, i)
+        copy(d, i, mods)
     } else {
         replace(d, i, mods)
     }
@@ -117,10 +117,6 @@ fn change(cx: &mut Cx<'_>, window: Option<Window>, address: u64, field: Field, v
             return;
         }
         let bytes = cx.machine.tensor_maps.keep(map);
-        if matches!(group.home, Home::Global(_)) {
-            let pc = cx.pc();
-            cx.machine.tensor_maps.change(address, pc);
-        }
         if let Some(region) = cx.region(group.home) {
             region.write_bytes(offset, &bytes[..16]);
         }
@@ -193,8 +189,9 @@ fn set(map: &mut Encoded, field: Field, value: u64) -> Option<()> {
 const FIRST_HALF: u32 = 0xffff;
 
 /// `tensormap.cp_fenceproxy [to], [from], 128`: the warp copies a map and releases it.
-fn copy(d: &mut Decoder<'_>, i: &Instruction) -> Decoded<()> {
+fn copy(d: &mut Decoder<'_>, i: &Instruction, mods: &Mods<'_>) -> Decoded<()> {
     let o = operands(d, i, 3)?;
+    let scope = scope_of(mods).unwrap_or(Scope::Gpu);
     let (to, from) = (d.address(&o[0])?, d.address(&o[1])?);
     let instr = with(move |cx| {
         if let Err(flow) = crate::ops::matrix::operands::assemble(cx) {
@@ -228,9 +225,7 @@ fn copy(d: &mut Decoder<'_>, i: &Instruction) -> Decoded<()> {
                 }
             }
         });
-        let pc = cx.pc();
-        cx.machine.tensor_maps.change(targets[0], pc);
-        crate::ops::barrier::fence::both_ways(cx, Scope::Gpu);
+        crate::ops::barrier::fence::release_maps(cx, scope);
         Flow::Next
     });
     d.emit_reaching(instr, Cost::GLOBAL, Reach::Device);

@@ -7,6 +7,7 @@ use crate::access::group::{Does, Home};
 use crate::race::access::{Access, AccessKind, LINE};
 use crate::race::clock::Behind;
 use crate::state::memory::window::{SharedPlace, Window};
+use crate::state::tensor_map::Unready;
 use heist_ptx::rule;
 use std::ops::Range;
 
@@ -113,6 +114,36 @@ impl Cx<'_> {
             }
             _ => Some(self.machine.params.bytes(address, 128).to_vec()),
         }
+    }
+
+    /// The instruction that wrote a part of the map at an address, if the change may not be used yet, and why.
+    pub(super) fn unready_map(&mut self, lane: usize, address: u64) -> Option<(u32, Unready)> {
+        let (Window::Global, _) = Window::of(address) else {
+            return None;
+        };
+        if !self.machine.options.checks.races {
+            return None;
+        }
+        let (Home::Global(at), offset) = self.global_place(lane, address, 128, Does::Reads)? else {
+            return None;
+        };
+        let (region, maps) = (
+            &self.machine.global.get(at)?.region,
+            &self.machine.tensor_maps,
+        );
+        let (clock, geography) = (&self.warp.clock, self.machine.geography);
+        let mut found = None;
+        for (line, bytes) in lines(offset..offset + 128) {
+            region.history.each(line, bytes, |seen| {
+                if found.is_none() && seen.write {
+                    let write = (seen.agent, seen.clock, seen.lane);
+                    let user = (clock, lane as u8);
+                    let why = maps.unready(address, write, user, geography);
+                    found = why.map(|why| (seen.pc, why));
+                }
+            });
+        }
+        found
     }
 
     /// Records an access of one lane to a stretch of memory, and checks it. What the async proxy does

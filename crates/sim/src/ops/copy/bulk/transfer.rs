@@ -13,7 +13,7 @@ use crate::race::access::AccessKind;
 use crate::state::flight::{Flight, What};
 use crate::state::mbarrier::{Mbarrier, Sender};
 use crate::state::memory::region::Region;
-use crate::state::tensor_map::Encoded;
+use crate::state::tensor_map::{Encoded, Unready};
 use crate::state::users::Part;
 use heist_arith::atomic::{Op, Subnormals, Type, apply};
 use heist_launch::TensorElement;
@@ -91,14 +91,26 @@ impl Bulk {
             });
             return None;
         };
-        if let Some(pc) = cx.machine.tensor_maps.settle(other) {
-            cx.report(rule::TENSOR_MAP_FENCE, 1 << lane, |cx, mut told| {
-                told.message = format!(
-                    "uses the tensor map at {other:#x}, which was changed, without having acquired the change"
-                );
-                told.other(cx.code.span(pc), "it was changed here").help(
+        if let Some((pc, why)) = cx.unready_map(lane, other) {
+            let (why, remedy) = match why {
+                Unready::NotAcquired => (
+                    "without having acquired the change",
                     "execute `fence.proxy.tensormap::generic.acquire.gpu [map], 128` in the thread that uses it, after the change was released",
-                )
+                ),
+                Unready::NotReleased => (
+                    "and the change was not released before it was acquired",
+                    "copy the map with `tensormap.cp_fenceproxy...release.gpu`, or execute `fence.proxy.tensormap::generic.release.gpu` behind the change, and only then tell the thread that acquires it",
+                ),
+                Unready::Narrow => (
+                    "and it was released or acquired in a scope that does not reach from the one to the other",
+                    "use `.gpu` (or `.cluster` in one cluster) in both, the fence that releases it and the one that acquires it",
+                ),
+            };
+            cx.report(rule::TENSOR_MAP_FENCE, 1 << lane, |cx, mut told| {
+                told.message =
+                    format!("uses the tensor map at {other:#x}, which was changed, {why}");
+                told.other(cx.code.span(pc), "it was changed here")
+                    .help(remedy)
             });
         }
         let aligned = 128;
