@@ -171,13 +171,13 @@ impl Cx<'_> {
                 Home::Shared(rank) => &mut self.blocks[rank as usize].shared,
                 _ => return,
             };
-            if !write && checks.unwritten {
+            // A reduction reads what it changes.
+            let reduces = kind == AccessKind::Reduction;
+            if (!write || reduces) && checks.unwritten {
                 missing = region.first_empty(start, len);
             }
             region.traffic.range(start, len, write);
             let end = start + len;
-            // A reduction reads what it changes.
-            let reduces = kind == AccessKind::Reduction;
             if matches!(home, Home::Global(_)) && checks.races {
                 let minds = flight::Minds {
                     reads: write,
@@ -224,18 +224,7 @@ impl Cx<'_> {
             }
         }
         if let Some(offset) = missing {
-            let code = if matches!(home, Home::Shared(_)) {
-                rule::SHARED_UNWRITTEN
-            } else {
-                rule::GLOBAL_UNWRITTEN
-            };
-            self.report(code, 1 << lane, |cx, mut told| {
-                told.message = format!(
-                    "copies {}, which nothing has written",
-                    place(cx, home, offset)
-                );
-                told
-            });
+            self.report_empty(lane, home, offset, write);
         }
         let harmless = same && !checks.same_value;
         let found = found.filter(|(conflict, _)| !(harmless && conflict.their_write));
@@ -244,6 +233,21 @@ impl Cx<'_> {
         } else if let Some(unfenced) = unfenced {
             self.report_unfenced(lane, home, does, kind, unfenced);
         }
+    }
+
+    /// A copy of bytes, or a reduction into bytes, that nothing has written.
+    fn report_empty(&mut self, lane: usize, home: Home, offset: u64, reduces: bool) {
+        let code = if matches!(home, Home::Shared(_)) {
+            rule::SHARED_UNWRITTEN
+        } else {
+            rule::GLOBAL_UNWRITTEN
+        };
+        let verb = if reduces { "reduces into" } else { "copies" };
+        self.report(code, 1 << lane, |cx, mut told| {
+            let place = place(cx, home, offset);
+            told.message = format!("{verb} {place}, which nothing has written");
+            told
+        });
     }
 
     /// A copy of global bytes that a thread has used without a proxy fence since.
@@ -293,13 +297,7 @@ impl Cx<'_> {
         if self.machine.options.checks.unwritten
             && let Some(offset) = self.blocks[rank as usize].shared.first_empty(start, len)
         {
-            self.report(rule::SHARED_UNWRITTEN, 1 << lane, |cx, mut told| {
-                told.message = format!(
-                    "copies {}, which nothing has written",
-                    place(cx, Home::Shared(rank), offset)
-                );
-                told
-            });
+            self.report_empty(lane, Home::Shared(rank), offset, false);
         }
         if !self.machine.options.checks.races {
             return;
@@ -358,6 +356,14 @@ impl Cx<'_> {
                 told.other(cx.code.span(flight.pc), "that one starts here")
                     .help(help)
             });
+        }
+        let shared = &self.blocks[rank as usize].shared;
+        if reduces
+            && flight.is_none()
+            && self.machine.options.checks.unwritten
+            && let Some(offset) = shared.first_empty(range.start, range.end - range.start)
+        {
+            self.report_empty(lane, Home::Shared(rank), offset, true);
         }
         if !self.machine.options.checks.races {
             return;
