@@ -10,6 +10,9 @@ pub const BELL_BYTES: u64 = 3 * 8;
 /// Where the number of blocks is in the bell's word.
 const COUNT_AT: u32 = 16;
 
+/// Says in the bell's word that the visitor is one launch.
+const ONCE: u32 = 2;
+
 /// What a bell says. Policies that listen, and tiles that can be left half done, answer it.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Bell {
@@ -22,6 +25,10 @@ pub enum Bell {
     /// because nobody took its place, makes room for another that leaves. Launches that
     /// do not [pause](crate::Schedule::pausing) take it for all.
     For(u32),
+    /// The same for a visitor of one launch, which has so many blocks. A block that comes back after somebody was
+    /// in its place makes no room for another: the visitor's block has been there, and the bell is still rung only for
+    /// those of other multiprocessors.
+    Once(u32),
 }
 
 impl Bell {
@@ -32,12 +39,14 @@ impl Bell {
     /// assert_eq!((Bell::Silent.word(), Bell::For(0).word()), (0, 0));
     /// assert_ne!(Bell::For(4).word(), Bell::All.word());
     /// assert_eq!(Bell::For(1 << 16).word(), Bell::All.word());
+    /// assert_ne!(Bell::Once(4).word(), Bell::For(4).word());
     /// ```
     pub fn word(self) -> u32 {
         match self {
-            Bell::Silent | Bell::For(0) => 0,
+            Bell::Silent | Bell::For(0) | Bell::Once(0) => 0,
             Bell::For(blocks) if blocks < 1 << COUNT_AT => blocks << COUNT_AT | 1,
-            Bell::All | Bell::For(_) => 1,
+            Bell::Once(blocks) if blocks < 1 << COUNT_AT => blocks << COUNT_AT | ONCE | 1,
+            Bell::All | Bell::For(_) | Bell::Once(_) => 1,
         }
     }
 
@@ -45,5 +54,10 @@ impl Bell {
     pub(crate) fn wants<'k>(word: Val<'k, u32>, away: Val<'k, i32>) -> Bool<'k> {
         let most = (word >> COUNT_AT).cast::<i32>();
         word.ne(0) & (most.eq(0) | away.lt(most))
+    }
+
+    /// Whether a bell that says `word` is rung for a visitor of one launch.
+    pub(crate) fn is_once<'k>(word: Val<'k, u32>) -> Bool<'k> {
+        (word & ONCE).ne(0)
     }
 }

@@ -83,6 +83,11 @@ impl<'k> Control<'k> {
         self.0.at(PAUSES + 2).cast::<u32>()
     }
 
+    /// When a block last left at the end of a tile ([`Pause`](crate::Pause)), or zero.
+    pub(crate) fn left_at(self) -> Ptr<'k, Global, u32> {
+        self.queued().at(1)
+    }
+
     /// How many were taken out.
     pub(crate) fn dequeued(self) -> Ptr<'k, Global, u32> {
         self.0.at(PAUSES + 3).cast::<u32>()

@@ -29,6 +29,14 @@
 //! came after them. A block that looks at such a bell takes its place among them first, and stays
 //! where there is none left. That decides who leaves, and nothing of the above depends on it.
 //!
+//! **Who has made room once does not make others leave.** The bell is rung until a visitor's last block has ended,
+//! and its first ones have ended before. A block that then takes the place of one that left a while ago, under a bell for one launch
+//! ([`Bell::Once`]), stands where the visitor has been: it *holds* the place among those that are away, so that nobody
+//! leaves for it. It gives the place back once it finds the bell silent, or after some time: then whoever
+//! rings may be waiting for a place that another kernel had. A block that comes sooner
+//! than a visitor's could have ended has taken the place before the visitor came, which still needs one:
+//! it counts as back at once.
+//!
 //! **A half-done tile has one owner.** Its slot belongs to a block from the compare-and-exchange
 //! that finds it free until the block queues it (release) or ends the tile; from the queue it goes to
 //! the one block that takes its number (acquire).
@@ -58,8 +66,15 @@ pub(crate) fn grid(tiles: u32, resident: u32, stays: bool) -> u32 {
 
 /// 32-bit words of a line of memory. Slots begin with one: warps save and restore whole lines.
 const LINE: u32 = 32;
-/// Words at the front of a slot: the tile's index, and the step it goes on with.
+/// Words at the front of a slot: the tile's index, the step it goes on with, and when it was left.
 const HEADER: u32 = LINE;
+/// Where in them it stands when the tile was left.
+const LEFT_AT: u32 = 2;
+
+/// A block's successor comes 1 to 2 us after it; one that comes so much later, in nanoseconds, had a visitor before it.
+const VISITED_NS: i32 = 3_500;
+/// How long a block at most counts as away that is back, in nanoseconds.
+const HELD_NS: u32 = 40_000;
 
 /// 64-bit words behind the control words: the queue, which slots are taken, the slots.
 pub(crate) fn area_words(resident: u32, state: u32) -> usize {
@@ -83,6 +98,8 @@ const FROM: u32 = 2;
 const SETTLED: u32 = 3;
 /// What the bell said when the tile's last step began, plus one; 0 if nobody listened.
 const HEARD: u32 = 4;
+/// When a block came that still counts as away; 0 if it does not.
+const HELD: u32 = 5;
 /// Words in shared memory.
 const SHARED: u32 = 8;
 
@@ -150,9 +167,23 @@ impl<'k> Pause<'k> {
     /// and before the end of the body in thread 0.
     #[track_caller]
     pub fn look(&self, heard: Val<'k, u32>, step: impl IntoVal<'k, u32>) -> Bool<'k> {
+        self.look_if(heard, self.k.c(true), step)
+    }
+
+    /// The same, but the tile is left only where `may` holds.
+    #[track_caller]
+    pub fn look_if(
+        &self,
+        heard: Val<'k, u32>,
+        may: Bool<'k>,
+        step: impl IntoVal<'k, u32>,
+    ) -> Bool<'k> {
         let (k, step) = (self.k, step.into_val(&self.k));
         let leaves = k.var(false).named("leaves");
-        k.if_(heard.ne(0), || self.leave_if_wanted(heard, step, leaves));
+        let stays = self.holds(heard);
+        k.if_(heard.ne(0) & may & !stays, || {
+            self.leave_if_wanted(heard, step, leaves);
+        });
         leaves.get()
     }
 
@@ -267,11 +298,17 @@ impl<'k> Pause<'k> {
         let index = k.var(NONE).named("first");
         let place = k.var(0u32).named("place");
         let settled = k.var(false).named("settled");
-        // It arrives while the block finds out what to do.
+        // They arrive while the block finds out what to do.
         let away = k.var(0i32).named("away");
+        let bell = k.var(0u32).named("bell");
+        let came = k.var(0u32).named("came");
         k.if_(leader, || {
-            away.set(self.control.away().load_relaxed(Scope::Gpu))
+            came.set(self.now());
+            away.set(self.control.away().load_relaxed(Scope::Gpu));
+            bell.set(self.listen());
         });
+        // When the block left whose successor this one is.
+        let left_at = k.var(0u32).named("left_at");
         k.loop_(|flow| {
             k.if_(leader, || {
                 // Asked for at once: each answer takes as long as memory does, and blocks that come for
@@ -283,9 +320,12 @@ impl<'k> Pause<'k> {
                 });
                 k.if_else(
                     place.get().ne(0),
-                    || self.take(place.get(), index, settled),
+                    || self.take(place.get(), index, left_at, settled),
                     || {
-                        k.if_(owed.gt(0), || settled.set(self.take_owed()));
+                        k.if_(owed.gt(0), || {
+                            settled.set(self.take_owed());
+                            left_at.set(self.control.left_at().load_relaxed(Scope::Gpu));
+                        });
                         k.if_(!settled.get(), || settled.set(self.take_spare()));
                         k.if_(settled.get(), || {
                             k.if_else(gone, &refused, || index.set(draw()));
@@ -298,7 +338,15 @@ impl<'k> Pause<'k> {
             flow.break_if(self.shared.at(SETTLED).load().ne(0));
             k.sync();
         });
-        k.if_(leader & away.get().gt(0), || self.come_back());
+        k.if_(leader & away.get().gt(0), || {
+            let after = (came.get() - left_at.get()).cast::<i32>();
+            let visited = left_at.get().ne(0) & after.ge(VISITED_NS);
+            k.if_else(
+                visited & Bell::is_once(bell.get()),
+                || self.shared.at(HELD).store(came.get()),
+                || self.come_back(),
+            );
+        });
         index.get()
     }
 
@@ -344,8 +392,12 @@ impl<'k> Pause<'k> {
     pub(crate) fn go_away(&self) -> Bool<'k> {
         let goes = self.take_spare();
         self.k.if_(goes, || {
+            self.control.left_at().store_relaxed(Scope::Gpu, self.now());
             self.control.owed().reduce_add(1i32);
-            self.control.away().reduce_add(1i32);
+            // A place that it holds is its own.
+            let held = self.shared.at(HELD).load();
+            self.k
+                .if_(held.eq(0), || self.control.away().reduce_add(1i32));
         });
         goes
     }
@@ -364,11 +416,35 @@ impl<'k> Pause<'k> {
             || self.listen(),
         );
         let asked = k.var(false).named("asked");
-        k.if_(word.ne(0), || {
+        let stays = self.holds(word);
+        k.if_(word.ne(0) & !stays, || {
             let away = self.control.away().load_relaxed(Scope::Gpu);
             asked.set(Bell::wants(word, away));
         });
         asked.get()
+    }
+
+    /// In the thread that looks at the bell, which said `heard`: whether this block still counts as away. Then it
+    /// stays; where it need not count any more, it is counted as back.
+    #[track_caller]
+    fn holds(&self, heard: Val<'k, u32>) -> Bool<'k> {
+        let k = self.k;
+        let since = self.shared.at(HELD).load();
+        let holds = k.var(false).named("holds");
+        k.if_(since.ne(0), || {
+            holds.set(Bell::is_once(heard) & (self.now() - since).lt(HELD_NS));
+            k.if_(!holds.get(), || {
+                self.shared.at(HELD).store(0u32);
+                self.come_back();
+            });
+        });
+        holds.get()
+    }
+
+    /// A time in nanoseconds that is not 0, to be compared with others of the last seconds.
+    #[track_caller]
+    fn now(&self) -> Val<'k, u32> {
+        self.k.nanoseconds().cast::<u32>() | 1
     }
 
     /// Takes that back.
@@ -415,6 +491,7 @@ impl<'k> Pause<'k> {
         let place = self.place(self.control.queued().atomic_add(1u32));
         // Whoever took the tile that was here has read it, or is about to.
         k.while_(|| place.load_relaxed(Scope::Gpu).ne(0), || {});
+        self.slot(slot).at(LEFT_AT).store(self.now());
         place.store_release(Scope::Gpu, slot);
         self.control.waiting().reduce_add(1i32);
     }
@@ -434,7 +511,13 @@ impl<'k> Pause<'k> {
 
     /// Takes the tile at a place, whose number plus one is given, if it is there yet.
     #[track_caller]
-    fn take(&self, place: Val<'k, u32>, index: Var<'k, u32>, settled: Var<'k, bool>) {
+    fn take(
+        &self,
+        place: Val<'k, u32>,
+        index: Var<'k, u32>,
+        left_at: Var<'k, u32>,
+        settled: Var<'k, bool>,
+    ) {
         let place = self.place(place - 1);
         let slot = place.load_acquire(Scope::Gpu);
         self.k.if_(slot.ne(0), || {
@@ -442,6 +525,7 @@ impl<'k> Pause<'k> {
             let saved = self.slot(slot);
             self.shared.at(SAVED).store(slot);
             self.shared.at(FROM).store(saved.at(1).load());
+            left_at.set(saved.at(LEFT_AT).load());
             index.set(saved.load());
             settled.set(true);
         });

@@ -254,7 +254,8 @@ impl Host for Meddler {
             self.loaded += usize::from(loader.load(&mut Through(reach, stream), &words).is_ok());
         } else {
             let for_some = Bell::For(1 + self.dice.below(3) as u32);
-            let bell = self.dice.of(&[Bell::Silent, Bell::All, for_some]);
+            let once = Bell::Once(1 + self.dice.below(3) as u32);
+            let bell = self.dice.of(&[Bell::Silent, Bell::All, for_some, once]);
             let word = bell.word().to_le_bytes();
             reach.write(stream, CONTROL, BELL_BYTES as usize, &word);
         }

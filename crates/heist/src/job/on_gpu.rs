@@ -109,7 +109,10 @@ impl OnGpu {
             }
             most = most.max(u32::try_from(step.launch.grid.count()).unwrap_or(u32::MAX));
         }
-        Ok(Bell::For(most))
+        Ok(match visitor.steps.len() {
+            1 => Bell::Once(most),
+            _ => Bell::For(most),
+        })
     }
 
     /// What the assembler made of each step's kernel.

@@ -64,7 +64,11 @@ impl Lodger {
         }
         let launched = visitor.steps.iter().map(|step| step.plan.launch.grid);
         let most = launched.map(|grid| grid.count()).max().unwrap_or(0);
-        Bell::For(u32::try_from(most).unwrap_or(u32::MAX))
+        let most = u32::try_from(most).unwrap_or(u32::MAX);
+        match visitor.steps.len() {
+            1 => Bell::Once(most),
+            _ => Bell::For(most),
+        }
     }
 
     /// Its launches, one after the other from a time on.

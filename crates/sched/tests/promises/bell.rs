@@ -8,8 +8,9 @@ use heist_run::company::{Device, Host, Options, Order, Reach, Stream, together};
 use heist_sched::{BELL_BYTES, Bell, Schedule, TileSource, Tiled, TiledKernel};
 
 kernel_params! {
-    /// How often each tile ran and, behind that, how often one was left half done, and how many steps were done.
-    pub struct Count { runs: Global<u32>, tiles: u32 }
+    /// How often each tile ran and, behind that, how often one was left half done, and how many steps were done; and
+    /// how many steps a tile has more than the one before it.
+    pub struct Count { runs: Global<u32>, tiles: u32, longer: u32 }
 }
 
 const SMS: u32 = 6;
@@ -45,6 +46,7 @@ fn kernel(schedule: &Schedule, tiles: u32, steps: u32, does: Body) -> TiledKerne
             tiles.each(|tile| {
                 let step = k.var(pause.map_or(k.c(0), |pause| pause.from()));
                 let left = k.var(false);
+                let steps = args.longer * tile.x + steps;
                 k.while_(
                     || step.get().lt(steps) & !left.get(),
                     || {
@@ -85,11 +87,24 @@ fn kernel(schedule: &Schedule, tiles: u32, steps: u32, does: Body) -> TiledKerne
         .unwrap_or_else(|error| panic!("{schedule}: {error}"))
 }
 
-/// Rings from a time on, until every block of the visitor has a place.
+/// When the bell is silenced.
+#[derive(Clone, Copy, PartialEq)]
+enum Until {
+    /// Every block of the visitor has a place.
+    Placed,
+    /// The last one has ended, as where the bell is written in the visitor's stream.
+    Ended,
+}
+
+/// Rings from a time on.
 struct Ringer {
     control: usize,
     bell: Bell,
     at: u64,
+    until: Until,
+    /// When it rings once more.
+    again: Option<u64>,
+    silent: bool,
 }
 
 impl Host for Ringer {
@@ -98,11 +113,18 @@ impl Host for Ringer {
     }
     fn act(&mut self, now: u64, reach: &mut dyn Reach) {
         self.at = now + 200;
-        if reach.waiting(VISITOR) == Some(0) {
-            self.bell = Bell::Silent;
+        if self.until == Until::Placed && reach.waiting(VISITOR) == Some(0) {
+            self.silent = true;
         }
-        let word = self.bell.word().to_le_bytes();
+        if self.again.is_some_and(|at| at <= now) {
+            (self.again, self.silent) = (None, false);
+        }
+        let bell = if self.silent { Bell::Silent } else { self.bell };
+        let word = bell.word().to_le_bytes();
         reach.write(BATCH, self.control, BELL_BYTES as usize, &word);
+    }
+    fn ended(&mut self, stream: usize, _: usize, _: u64) {
+        self.silent |= stream == VISITOR;
     }
 }
 
@@ -121,12 +143,29 @@ fn visited(policy: &str, bell: Bell, from: u64, blocks: u32) -> Seen {
 }
 
 /// The same for a batch of so many tiles, whose bodies do this.
-fn visited_at_work(
+fn visited_at_work(batch: (u32, Body), policy: &str, bell: Bell, from: u64, blocks: u32) -> Seen {
+    company(batch, policy, (bell, Until::Placed), from, (blocks, 0))
+}
+
+/// The same for a bell that is silenced then, and a visitor whose blocks are so many steps longer than the one before.
+fn company(
+    batch: (u32, Body),
+    policy: &str,
+    bell: (Bell, Until),
+    from: u64,
+    visitor: (u32, u32),
+) -> Seen {
+    visits(batch, policy, bell, from, visitor, None)
+}
+
+/// The same for a visitor that comes `again`, whose last visit is timed.
+fn visits(
     (tiles, does): (u32, Body),
     policy: &str,
-    bell: Bell,
+    (bell, until): (Bell, Until),
     from: u64,
-    blocks: u32,
+    (blocks, longer): (u32, u32),
+    again: Option<u64>,
 ) -> Seen {
     let device = Device::of(Gpu {
         sms: SMS,
@@ -137,12 +176,13 @@ fn visited_at_work(
     let batch = kernel(&schedule, tiles, STEPS, does);
     let visitor = kernel(&Schedule::new(TileSource::Direct), blocks, STEPS, does);
     let mut launches = Vec::new();
-    for kernel in [&batch, &visitor] {
+    for (kernel, longer) in [(&batch, 0), (&visitor, longer)] {
         let plan = kernel.plan(SMS).expect("a launch");
         let tiles = kernel.tiles().x;
         let own = Count {
             runs: Arg::in_out(&vec![0u32; tiles as usize + 2]),
             tiles,
+            longer,
         };
         let program = Program::from_module("count.ptx", &kernel.built.module);
         launches.push((program, kernel.arguments(&plan, own), plan));
@@ -153,13 +193,17 @@ fn visited_at_work(
         .map(
             |((program, arguments, plan), (priority, not_before))| Stream {
                 priority,
-                orders: vec![Order {
-                    program: program.simulated().expect("a kernel"),
-                    entry: "count",
-                    launch: &plan.launch,
-                    arguments,
-                    not_before,
-                }],
+                orders: [Some(not_before), again.filter(|_| priority < 0)]
+                    .into_iter()
+                    .flatten()
+                    .map(|not_before| Order {
+                        program: program.simulated().expect("a kernel"),
+                        entry: "count",
+                        launch: &plan.launch,
+                        arguments,
+                        not_before,
+                    })
+                    .collect(),
             },
         )
         .collect();
@@ -167,6 +211,9 @@ fn visited_at_work(
         control: batch.readout(&launches[BATCH].2).control(),
         bell,
         at: from,
+        until,
+        again,
+        silent: false,
     };
     let ran = together(&device, &streams, &Options::default(), &mut ringer)
         .unwrap_or_else(|found| panic!("{found:?}"));
@@ -179,7 +226,7 @@ fn visited_at_work(
     assert_eq!(steps, tiles * STEPS, "{bell:?}");
     let left = runs.pop().expect("one more");
     assert!(runs.iter().all(|runs| *runs == 1), "{bell:?}: {runs:?}");
-    let took = |stream: usize| ran[stream][0].ended - ran[stream][0].ready;
+    let took = |stream: usize| ran[stream].last().map_or(0, |ran| ran.ended - ran.ready);
     Seen {
         left,
         visit: took(VISITOR),
@@ -209,8 +256,52 @@ fn a_bell_for_some_has_as_many_blocks_leave() {
 /// left, and make room again.
 #[test]
 fn who_comes_back_makes_room_for_another_that_leaves() {
-    let seen = visited("until-asked", Bell::For(2), COMES - 20_000, 2);
-    assert!(seen.left > 4, "{}", seen.left);
+    for bell in [Bell::For(2), Bell::Once(2)] {
+        let seen = visited("until-asked", bell, COMES - 20_000, 2);
+        assert!(seen.left > 4, "{bell:?}: {}", seen.left);
+        assert!(seen.visit < VISIT_NS + WAIT_NS, "{bell:?}: {}", seen.visit);
+    }
+}
+
+/// A bell that is silenced at the end of a visitor whose blocks are so many steps longer than the one before.
+fn rung_to_the_end(policy: &str, bell: Bell, blocks: u32, longer: u32) -> Seen {
+    let (batch, bell) = ((TILES, Body::Looks), (bell, Until::Ended));
+    company(batch, policy, bell, COMES + 1_000, (blocks, longer))
+}
+
+/// The bell is rung until the visitor's last block has ended, and the others end before: blocks of the batch come back
+/// while it is rung. Where it says that the visitor is one launch they were not needed any more, and nobody leaves
+/// in their place. Rung for more launches they make room for the next one.
+#[test]
+fn who_comes_back_behind_a_visitor_makes_nobody_leave() {
+    for (blocks, policy) in [(3, "greedy"), (5, "until-asked")] {
+        let once = rung_to_the_end(policy, Bell::Once(blocks), blocks, 4);
+        let more = rung_to_the_end(policy, Bell::For(blocks), blocks, 4);
+        assert_eq!(once.left, blocks, "{policy}");
+        assert!(more.left > 2 * blocks, "{policy}: {}", more.left);
+        assert!(once.batch < more.batch, "{policy}");
+        assert!(once.visit <= more.visit, "{policy}");
+    }
+}
+
+/// Another kernel may have been in the place, and the visitor still needs one: who is back counts as away for some time
+/// only.
+#[test]
+fn who_is_back_for_long_makes_room_again() {
+    let seen = rung_to_the_end("until-asked", Bell::Once(5), 5, 12);
+    assert!(seen.left > 5, "{}", seen.left);
+}
+
+/// A block that is back is there for the next visitor, once the bell was silent.
+#[test]
+fn who_is_back_leaves_for_the_next_visitor() {
+    let batch = (2 * TILES, Body::Looks);
+    let (bell, again) = (
+        (Bell::Once(4), Until::Ended),
+        Some(COMES + VISIT_NS + 30_000),
+    );
+    let seen = visits(batch, "until-asked", bell, COMES + 1_000, (4, 0), again);
+    assert_eq!(seen.left, 8);
     assert!(seen.visit < VISIT_NS + WAIT_NS, "{}", seen.visit);
 }
 

@@ -186,7 +186,7 @@ fn differing(
             results.filter_map(|buffer| on.memory(&buffer.name))
         };
         let bells: &[Bell] = match tenant.listens() {
-            true => &[Bell::Silent, Bell::All, Bell::For(16)],
+            true => &[Bell::Silent, Bell::All, Bell::For(16), Bell::Once(16)],
             false => &[Bell::Silent],
         };
         for bell in bells {

@@ -58,9 +58,9 @@ impl<'k> Ends<'_, 'k> {
             || {
                 let next = step.get() + 1;
                 k.if_(pieces.ends(next, factors.steps), || {
-                    let twice = before.get().ne(0).select(heard.get(), 0);
+                    let twice = before.get().ne(0);
                     before.set(heard.get());
-                    last.set(pieces.pause.look(twice, done + next));
+                    last.set(pieces.pause.look_if(heard.get(), twice, done + next));
                 });
                 // It arrives while room for this stage is waited for.
                 heard.set(pieces.pause.listen());
