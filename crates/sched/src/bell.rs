@@ -12,6 +12,8 @@ const COUNT_AT: u32 = 16;
 
 /// Says in the bell's word that the visitor is one launch.
 const ONCE: u32 = 2;
+/// Where the number of such a ring is, up to the number of blocks.
+const RING_AT: u32 = 2;
 
 /// What a bell says. Policies that listen, and tiles that can be left half done, answer it.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -47,6 +49,23 @@ impl Bell {
             Bell::For(blocks) if blocks < 1 << COUNT_AT => blocks << COUNT_AT | 1,
             Bell::Once(blocks) if blocks < 1 << COUNT_AT => blocks << COUNT_AT | ONCE | 1,
             Bell::All | Bell::For(_) | Bell::Once(_) => 1,
+        }
+    }
+
+    /// The same for the so-many-th time that a bell is rung: a bell for one launch is told from the one before it, where
+    /// it was silent for too short a time in between to be heard.
+    ///
+    /// ```
+    /// use heist_sched::Bell;
+    /// assert_ne!(Bell::Once(4).ring(1), Bell::Once(4).ring(2));
+    /// assert_eq!(Bell::Once(4).ring(0), Bell::Once(4).word());
+    /// assert_eq!(Bell::For(4).ring(2), Bell::For(4).word());
+    /// ```
+    pub fn ring(self, number: u32) -> u32 {
+        let word = self.word();
+        match word & ONCE {
+            0 => word,
+            _ => word | (number << RING_AT) & (1 << COUNT_AT) - 1,
         }
     }
 

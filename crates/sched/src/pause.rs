@@ -32,7 +32,7 @@
 //! **Who has made room once does not make others leave.** The bell is rung until a visitor's last block has ended,
 //! and its first ones have ended before. A block that then takes the place of one that left a while ago, under a bell for one launch
 //! ([`Bell::Once`]), stands where the visitor has been: it *holds* the place among those that are away, so that nobody
-//! leaves for it. It gives the place back once it finds the bell silent, or after some time: then whoever
+//! leaves for it. It gives the place back once it finds the bell silent or rung anew, or after some time: then whoever
 //! rings may be waiting for a place that another kernel had. A block that comes sooner
 //! than a visitor's could have ended has taken the place before the visitor came, which still needs one:
 //! it counts as back at once.
@@ -100,6 +100,8 @@ const SETTLED: u32 = 3;
 const HEARD: u32 = 4;
 /// When a block came that still counts as away; 0 if it does not.
 const HELD: u32 = 5;
+/// What the bell said then.
+const HELD_FOR: u32 = 6;
 /// Words in shared memory.
 const SHARED: u32 = 8;
 
@@ -343,7 +345,10 @@ impl<'k> Pause<'k> {
             let visited = left_at.get().ne(0) & after.ge(VISITED_NS);
             k.if_else(
                 visited & Bell::is_once(bell.get()),
-                || self.shared.at(HELD).store(came.get()),
+                || {
+                    self.shared.at(HELD).store(came.get());
+                    self.shared.at(HELD_FOR).store(bell.get());
+                },
                 || self.come_back(),
             );
         });
@@ -432,7 +437,8 @@ impl<'k> Pause<'k> {
         let since = self.shared.at(HELD).load();
         let holds = k.var(false).named("holds");
         k.if_(since.ne(0), || {
-            holds.set(Bell::is_once(heard) & (self.now() - since).lt(HELD_NS));
+            let same = heard.eq(self.shared.at(HELD_FOR).load());
+            holds.set(same & (self.now() - since).lt(HELD_NS));
             k.if_(!holds.get(), || {
                 self.shared.at(HELD).store(0u32);
                 self.come_back();

@@ -256,7 +256,7 @@ impl Host for Meddler {
             let for_some = Bell::For(1 + self.dice.below(3) as u32);
             let once = Bell::Once(1 + self.dice.below(3) as u32);
             let bell = self.dice.of(&[Bell::Silent, Bell::All, for_some, once]);
-            let word = bell.word().to_le_bytes();
+            let word = bell.ring(self.dice.below(3) as u32).to_le_bytes();
             reach.write(stream, CONTROL, BELL_BYTES as usize, &word);
         }
     }

@@ -6,6 +6,7 @@ use heist_kernels::{Job, KernelError, Step};
 use heist_launch::{Arg, Buffer, BufferRef, ElementType, Launch, Param};
 use heist_sched::{BELL_BYTES, Bell, LaunchReport, Readout, ReportError, TraceDevice};
 use std::collections::BTreeMap;
+use std::sync::atomic::{AtomicU32, Ordering};
 
 /// One step with its parameters on the GPU.
 struct Loaded {
@@ -35,6 +36,8 @@ impl Loaded {
 pub struct OnGpu {
     memory: BTreeMap<String, DeviceMemory>,
     steps: Vec<Loaded>,
+    /// How often its bells were rung or silenced.
+    rings: AtomicU32,
 }
 
 impl OnGpu {
@@ -66,7 +69,11 @@ impl OnGpu {
         for (index, step) in job.steps.iter().enumerate() {
             steps.push(load(gpu, job, index, step, &memory)?);
         }
-        Ok(OnGpu { memory, steps })
+        Ok(OnGpu {
+            memory,
+            steps,
+            rings: AtomicU32::new(0),
+        })
     }
 
     /// Puts every step into the stream, in order, and returns.
@@ -126,9 +133,10 @@ impl OnGpu {
     /// # Errors
     /// An error of the driver.
     pub fn ring(&self, bell: Bell) -> Result<(), GpuError> {
+        let word = self.word(bell);
         for step in &self.steps {
             if let Some(control) = step.control() {
-                control.write(BELL_BYTES as usize, &bell.word().to_le_bytes())?;
+                control.write(BELL_BYTES as usize, &word.to_le_bytes())?;
             }
         }
         Ok(())
@@ -140,12 +148,18 @@ impl OnGpu {
     /// # Errors
     /// An error of the driver.
     pub fn ring_in(&self, stream: &Stream, bell: Bell) -> Result<(), GpuError> {
+        let word = self.word(bell);
         for step in &self.steps {
             if let Some(control) = step.control() {
-                control.write_in(stream, BELL_BYTES as usize, bell.word())?;
+                control.write_in(stream, BELL_BYTES as usize, word)?;
             }
         }
         Ok(())
+    }
+
+    /// What is written to ring, other than the time before.
+    fn word(&self, bell: Bell) -> u32 {
+        bell.ring(self.rings.fetch_add(1, Ordering::Relaxed))
     }
 
     /// Waits, and reads what the scheduled steps recorded since [`forget`](OnGpu::forget), which must

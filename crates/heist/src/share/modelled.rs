@@ -351,7 +351,7 @@ impl Host for Ringer<'_> {
             false => Bell::Silent,
         };
         if let Some(control) = self.control {
-            let word = bell.word().to_le_bytes();
+            let word = bell.ring(self.come as u32).to_le_bytes();
             // There is nothing to ring between two launches.
             let _ = reach.write(BATCH, control, BELL_BYTES as usize, &word);
         }
