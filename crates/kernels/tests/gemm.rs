@@ -548,6 +548,18 @@ fn warpgroups_that_multiply_take_registers_of_the_one_that_copies() {
         ("wgmma:192x192x64/3/cluster=2", Layout::Nt, "ticket late", 2),
         ("wgmma:256x176x64/3", Layout::Nt, "ticket", 2),
         ("wgmma:256x176x64/3", Layout::Nt, "ticket every(2)", 4),
+        (
+            "wgmma:256x176x64/3",
+            Layout::Nt,
+            "ticket late loaded: greedy",
+            2,
+        ),
+        (
+            "wgmma:192x192x64/3",
+            Layout::Nt,
+            "ticket late loaded: every(2)",
+            2,
+        ),
         ("wgmma:256x192x64/2", Layout::Tt, "direct", 4),
     ] {
         let problem = Gemm::new(264, 200, 136, Input::Bf16, Output::Bf16, layout);
@@ -584,6 +596,12 @@ fn two_warpgroups_have_a_tile_each() {
             [200, 200, 192],
             Layout::Nt,
             "ticket late",
+        ),
+        (
+            "wgmma:64x64x64/3/pingpong",
+            [200, 200, 192],
+            Layout::Nt,
+            "ticket late loaded: greedy",
         ),
         (
             "wgmma:64x64x64/2/pingpong",

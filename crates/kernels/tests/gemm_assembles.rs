@@ -156,6 +156,21 @@ fn tile_shapes(all: &mut Vec<(Target, Job)>) {
         let job = gemm::job_with_tiling(&problem, tiling, None, target);
         all.push((target, job.expect("it can be built")));
     }
+    // A loop for each role leaves the warpgroup that copies few registers: enough to leave a tile, and to interpret a policy.
+    let whole = Gemm::new(8192, 8192, 4096, Input::Bf16, Output::Bf16, Layout::Nn);
+    for schedule in [
+        "ticket late pausing until-asked",
+        "ticket late loaded: greedy",
+    ] {
+        for (tiling, problem) in [
+            ("wgmma:128x192x64/5/pingpong", whole.epilogue(epilogue)),
+            ("wgmma:192x192x64/3", whole),
+        ] {
+            let (tiling, schedule) = (tiling.parse().expect("one"), schedule.parse().expect("one"));
+            let job = gemm::job_with_tiling(&problem, tiling, Some(&schedule), target);
+            all.push((target, job.expect("it can be built")));
+        }
+    }
     for (turn, tiling) in [
         "wgmma:64x8x64/12/swapped",
         "wgmma:64x16x128/8/swapped/split=4",

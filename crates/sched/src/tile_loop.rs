@@ -18,7 +18,7 @@ use crate::order::{Extent, Position};
 use crate::pause::Pause;
 use crate::policy::Policy;
 use crate::shape::Shape;
-use crate::source::TileSource;
+use crate::source::{Submit, TileSource};
 use crate::ticket::Tickets;
 use crate::watch::{RecordKind, Scribe};
 use heist_builder::{Bool, Global, Kernel, Ptr, Request, Val, Var};
@@ -239,8 +239,10 @@ impl<'k> TileLoop<'k> {
 
     /// The same for a block whose warps have one of two roles for good: `first` says which, and thread 0, which asks for tiles,
     /// has the first. Each role has a loop of its own, so that no thread waits for another but for the scheduler's, and registers
-    /// that `begin` moves once stay where they are. For kernels whose threads are [apart](crate::Tiled::apart), and schedules that do
-    /// not pause.
+    /// that `begin` moves once stay where they are. For kernels whose threads are [apart](crate::Tiled::apart).
+    ///
+    /// Where tiles may be left half done, thread 0 [looks](Pause::look), and the threads of the other role learn of it before they end
+    /// that step: thread 0 looks at no later tile before all of them that take part in that one have.
     #[track_caller]
     pub fn each_in_roles(
         self,
@@ -249,9 +251,10 @@ impl<'k> TileLoop<'k> {
         body: impl Fn(Tile<'k>, bool),
     ) -> Done<'k> {
         let k = self.k;
-        if !self.shape.apart || self.pause.is_some() || self.never_asks() || self.loaded().is_some()
-        {
-            k.fail("roles have a loop each where threads are apart, tiles are asked for, by a policy that is built in, and none is left half done");
+        let late = self.shape.submit == Submit::Late && k.cluster_size() == 1;
+        let fits = late || self.loaded().is_none();
+        if !self.shape.apart || self.never_asks() || !fits {
+            k.fail("roles have a loop each where threads are apart and tiles are asked for, late and by blocks alone under a loaded policy");
         }
         let role = |first: bool| {
             begin(first);
@@ -268,6 +271,10 @@ impl<'k> TileLoop<'k> {
             }
         };
         k.if_else(first, || role(true), || role(false));
+        if self.pause.is_some() {
+            // Before a tile that was left is queued, all threads have saved its state.
+            k.sync();
+        }
         self.finish(true);
         Done(PhantomData)
     }

@@ -134,6 +134,37 @@ fn each_role_runs_every_tile_once() {
     }
 }
 
+/// Only the first role has the interpreter; the others run what is sent, also where blocks are relieved.
+#[test]
+fn each_role_runs_every_tile_once_under_a_loaded_policy() {
+    for policy in ["greedy", "every(2)", "max-steals(3)", "never", "at-most(2)"] {
+        for (tiles, chaos) in [([8, 5, 1], false), ([90, 3, 1], true)] {
+            let loaded = format!("loaded: {policy}").parse::<AnyPolicy>();
+            let tiled = Tiled::<Count>::new("count", tiles)
+                .source(TileSource::Ticket)
+                .policy(loaded.expect("a policy"))
+                .submit(Submit::Late)
+                .block(64);
+            let kernel = count_in_roles(tiled.apart());
+            let kernel = kernel.unwrap_or_else(|error| panic!("{policy}: {error}"));
+            let settings = Settings {
+                chaos,
+                ..Settings::default()
+            };
+            let ran = run(&kernel, "sim:h200", 3, &settings, &policy);
+            let once = ran.runs.iter().all(|&count| count == 101);
+            assert!(once, "{policy}: {:?}", ran.runs);
+        }
+    }
+    let early = Tiled::<Count>::new("count", [8, 5, 1])
+        .source(TileSource::Ticket)
+        .policy("loaded: greedy".parse::<AnyPolicy>().expect("a policy"))
+        .submit(Submit::Early)
+        .block(64);
+    let error = count_in_roles(early.apart()).expect_err("it is asked before the tile");
+    assert!(error.to_string().contains("late"), "{error}");
+}
+
 #[test]
 fn roles_have_no_loop_each_where_threads_meet() {
     let tiled = Tiled::<Count>::new("count", [8, 5, 1])

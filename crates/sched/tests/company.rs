@@ -5,7 +5,7 @@
 //!
 //! `HEIST_SCHEDULES=100000 cargo test -p heist-sched --test company small` tries that many.
 
-use heist_builder::{Arch, Global, kernel_params};
+use heist_builder::{Arch, BarrierSpec, Global, kernel_params};
 use heist_launch::{Arg, Arguments, BufferRef};
 use heist_ptx::arch::Gpu;
 use heist_run::Program;
@@ -100,6 +100,8 @@ fn pool(clc: bool, size: Size) -> Vec<Pooled> {
             };
             let loaded = (at + submit as usize) % 2 == 1 && source.asks();
             let classes = at % 3 == 0 && source.asks();
+            // Loaded, with and without classes.
+            let roles = source == TileSource::Ticket && submit == Submit::Late && at % 4 == 0;
             let policy = match loaded {
                 true => format!("loaded: {text}"),
                 false => (*text).to_owned(),
@@ -116,7 +118,10 @@ fn pool(clc: bool, size: Size) -> Vec<Pooled> {
                         .parse::<AnyPolicy>()
                         .unwrap_or_else(|error| panic!("{error}")),
                 )
-                .block(32);
+                .block(if roles { 64 } else { 32 });
+            if roles {
+                tiled = tiled.apart();
+            }
             if classes {
                 let of = (0..tiles as usize).map(|tile| Class::ALL[tile * 7 % 3]);
                 tiled = tiled.classes(Classes::new(of.collect()));
@@ -127,16 +132,28 @@ fn pool(clc: bool, size: Size) -> Vec<Pooled> {
                 .build(arch, |k, args, tiles| {
                     let room = k.shared::<u32>("room", room);
                     k.one_thread(|| room.at(0).store(0u32));
-                    tiles.each(|tile| {
-                        k.one_thread(|| {
-                            args.runs.at(tile.x).atomic_add(1u32);
+                    let body = |at, counts| {
+                        k.if_(k.lane().eq(0) & counts, || {
+                            args.runs.at(at).atomic_add(1u32);
                         });
                         k.nanosleep(args.sleep);
-                    })
+                    };
+                    match roles {
+                        false => tiles.each(|tile| body(tile.x, k.c(true))),
+                        // The role without the scheduler thread counts.
+                        true => {
+                            let first = k.warp_uniform().eq(0);
+                            tiles.each_in_roles(
+                                first,
+                                |_| (),
+                                |tile, first| body(tile.x, k.c(!first)),
+                            )
+                        }
+                    }
                 })
                 .unwrap_or_else(|error| panic!("{text}: {error}"));
             all.push(Pooled {
-                what: format!("{source} {submit} {policy}"),
+                what: format!("{source} {submit} {policy}, roles: {roles}"),
                 program: Program::from_module("count.ptx", &kernel.built.module),
                 kernel,
                 loaded,
@@ -146,15 +163,16 @@ fn pool(clc: bool, size: Size) -> Vec<Pooled> {
         }
     }
     if !clc {
-        // Each twice: they are who hears bells.
+        // Each twice, since they are who hears bells: with threads that meet, and with a loop for each role.
         all.extend((0..).zip(PAUSING.iter().chain(PAUSING)).map(|(at, text)| {
-            pausing(
-                text,
-                match size {
-                    Size::Large => 9 + 4 * at,
-                    Size::Small => 1 + at,
-                },
-            )
+            let tiles = match size {
+                Size::Large => 9 + 4 * at,
+                Size::Small => 1 + at,
+            };
+            match at as usize >= PAUSING.len() && *text != "never" {
+                false => pausing(text, tiles),
+                true => pausing_in_roles(text, tiles),
+            }
         }));
     }
     all
@@ -210,6 +228,84 @@ fn pausing(text: &str, tiles: u32) -> Pooled {
         .unwrap_or_else(|error| panic!("{text}: {error}"));
     Pooled {
         what: schedule.to_string(),
+        program: Program::from_module("count.ptx", &kernel.built.module),
+        kernel,
+        loaded: false,
+        pausing: true,
+        tiles,
+    }
+}
+
+/// The same with a loop for each role: the first one's thread looks at the bell before every step and then hands the step to the
+/// other role, which counts it, learns what was decided, and asks for the next.
+fn pausing_in_roles(text: &str, tiles: u32) -> Pooled {
+    let schedule: Schedule = format!("ticket late pausing {text}").parse().expect("one");
+    let tiled = Tiled::<Count>::new("count", tiles)
+        .schedule(&schedule)
+        .state(32)
+        .block(64)
+        .apart();
+    let kernel = tiled
+        .build(Arch::SM_90A, |k, args, loop_| {
+            let room = k.shared::<u32>("room", 10_000);
+            k.one_thread(|| room.at(0).store(0u32));
+            let step_barrier = |name| BarrierSpec {
+                name,
+                count: 1,
+                arrivals: 32,
+            };
+            let [handed, counted] = k.mbarriers([step_barrier("handed"), step_barrier("counted")]);
+            let [handed, counted] = [handed.first().waiter(), counted.first().waiter()];
+            // Nothing was handed yet.
+            counted.advance();
+            let pause = loop_.pause().expect("it pauses");
+            let first = k.warp_uniform().eq(0);
+            loop_.each_in_roles(
+                first,
+                |_| (),
+                |tile, first| {
+                    let (did, step) = (k.var(0u32), k.var(pause.from()));
+                    let left = k.var(false);
+                    let goes_on = || step.get().lt(STEPS) & !left.get();
+                    if first {
+                        return k.while_(goes_on, || {
+                            counted.wait();
+                            k.nanosleep(args.sleep / STEPS);
+                            step.set(step.get() + 1);
+                            k.one_thread(|| {
+                                k.if_(step.get().lt(STEPS), || {
+                                    let _ = pause.look(pause.listen(), step.get());
+                                });
+                            });
+                            k.sync_warp();
+                            left.set(pause.left_if(step.get().lt(STEPS)));
+                            handed.barrier().arrive();
+                        });
+                    }
+                    k.if_(step.get().ne(0), || {
+                        did.set(pause.saved().at(k.lane()).load())
+                    });
+                    k.while_(goes_on, || {
+                        handed.wait();
+                        did.set(did.get() + 1);
+                        step.set(step.get() + 1);
+                        left.set(pause.left_if(step.get().lt(STEPS)));
+                        counted.barrier().arrive();
+                    });
+                    k.if_(left.get(), || pause.room().at(k.lane()).store(did.get()));
+                    k.if_(!left.get() & did.get().ne(STEPS), || {
+                        args.runs.at(tile.x).atomic_add(1000u32);
+                    });
+                    k.if_(k.lane().eq(0), || {
+                        let at = left.get().select(tiles, tile.x);
+                        args.runs.at(at).atomic_add(1u32);
+                    });
+                },
+            )
+        })
+        .unwrap_or_else(|error| panic!("{text}: {error}"));
+    Pooled {
+        what: format!("{schedule} in roles"),
         program: Program::from_module("count.ptx", &kernel.built.module),
         kernel,
         loaded: false,

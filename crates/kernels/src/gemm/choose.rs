@@ -41,6 +41,13 @@ pub(crate) fn tiling(problem: &Gemm, target: Target, alone: bool) -> Tiling {
     best.map_or(LARGE, |(_, tiling)| tiling)
 }
 
+/// Those that suit blocks that take tile after tile, each for itself.
+pub(crate) fn tiling_of_one(problem: &Gemm, target: Target) -> Tiling {
+    let mut ranked = ranked(problem, target).into_iter();
+    let best = ranked.find(|(_, tiling)| tiling.cluster == Cluster::Alone);
+    best.map_or(LARGE, |(_, tiling)| tiling)
+}
+
 /// Whether such tiles suit where a block's warps meet from tile to tile: two with a tile each never do, and registers that move for each tile
 /// cost more than larger ones gain. In many waves the last one matters little, and what a width gains there is less than the model's error.
 fn meets(problem: &Gemm, tiling: &Tiling, target: Target) -> bool {

@@ -22,8 +22,11 @@ pub(crate) struct Pieces<'k> {
     pub(crate) pause: Pause<'k>,
     /// Steps of a piece. The thread that copies is never a piece ahead of those that multiply.
     steps: u32,
-    /// Threads that multiply.
+    /// Threads that multiply a tile.
     threads: u32,
+    /// Whether the tile that a warpgroup has multiplied is left. It has to know by itself: the next tile, which another warpgroup
+    /// may have, is left while this one still stores.
+    left: Var<'k, bool>,
 }
 
 impl<'k> Pieces<'k> {
@@ -32,7 +35,8 @@ impl<'k> Pieces<'k> {
             k: *k,
             pause,
             steps: (tiling.stages + 2).next_power_of_two().max(STEPS),
-            threads: tiling.groups() * 128,
+            threads: tiling.sharing() * 128,
+            left: k.var(false).named("left"),
         }
     }
 
@@ -69,6 +73,7 @@ impl<'k> Pieces<'k> {
                 end.set(left.select(next, end.get()));
             },
         );
+        self.left.set(end.get().ne(steps));
     }
 
     /// The same with the first step of each piece and the one behind its last, for a body that
@@ -79,12 +84,14 @@ impl<'k> Pieces<'k> {
         body: impl Fn(Val<'k, u32>, Val<'k, u32>),
     ) {
         let step = self.k.var(0u32).named("piece");
+        self.left.set(self.k.c(false));
         self.k.while_(
-            || step.get().lt(steps),
+            || step.get().lt(steps) & !self.left.get(),
             || {
                 let next = (step.get() + self.steps).min(steps);
                 body(step.get(), next);
-                step.set(self.pause.left().select(steps, next));
+                self.left.set(self.pause.left_if(next.lt(steps)));
+                step.set(next);
             },
         );
     }
@@ -112,13 +119,13 @@ impl<'k> Pieces<'k> {
                     .store_vec(four.map(|sum| sum.get()));
             }
         };
-        self.k.if_else(self.pause.left(), save, store);
+        self.k.if_else(self.left.get(), save, store);
     }
 
     /// Where this thread's first four sums are: neighbours have neighbouring words.
     fn own(&self, state: Ptr<'k, Global, u32>) -> Ptr<'k, Global, f32> {
-        // The warpgroup that copies has no sums.
-        let thread = self.k.thread_index() - 128;
+        // The warpgroup that copies has no sums. Of two with a tile each, either may go on with what the other has left.
+        let thread = (self.k.thread_index() - 128) % self.threads;
         state.cast::<f32>().at(thread * 4)
     }
 

@@ -19,6 +19,11 @@ const BESIDES: u32 = 36;
 /// The same where it adds up parts that are multiplied by scales from its stages, and nothing is read ahead.
 const COPIED: u32 = 30;
 
+/// Registers that are left for those that multiply.
+fn multiplying(even: u32, groups: u32, copying: u32) -> u32 {
+    (even * (groups + 1) - copying) / groups / 8 * 8
+}
+
 /// Registers that move from the warpgroup that copies to those that multiply, for the time of a
 /// tile: so many a thread has then.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -244,12 +249,21 @@ impl Tiling {
             3 => 32,
             _ => 40,
         };
-        let multiplying = (even * (groups + 1) - copying) / groups / 8 * 8;
         (groups > 1 && self.blocks == 1).then_some(Registers {
             copying,
-            multiplying,
+            multiplying: multiplying(even, groups, copying),
             even,
         })
+    }
+
+    /// The same where the warpgroup that copies keeps this many at least.
+    pub(crate) fn keeping(&self, moved: Registers, least: u32) -> Registers {
+        let copying = moved.copying.max(least);
+        Registers {
+            copying,
+            multiplying: multiplying(moved.even, self.groups(), copying),
+            ..moved
+        }
     }
 
     /// The registers that move, where the sums of a tile, and so many sets of partial sums of 64 rows, take more than

@@ -215,7 +215,7 @@ impl<'p, 'k> Ends<'p, 'k> {
                     multiply();
                 };
                 // The stages of the other one's tile lie between.
-                let skip = || self.consumer.skip(factors.steps);
+                let skip = || self.consumer.skip(self.left_of(factors).steps);
                 k.if_else(next.get().eq(self.group), own, skip);
                 return next.update(|group| group ^ 3);
             }
@@ -267,10 +267,13 @@ impl<'p, 'k> Ends<'p, 'k> {
     /// Moves registers for all tiles of a block, where warpgroups have a loop each ([`TileLoop::each_in_roles`]).
     ///
     /// [`TileLoop::each_in_roles`]: heist_sched::TileLoop::each_in_roles
-    pub(crate) fn move_registers(&self, levels: Levels<'k>, role: Role) {
+    /// What the thread that copies has to do besides takes so many registers at `least`.
+    pub(crate) fn move_registers(&self, levels: Levels<'k>, role: Role, least: u32) {
         // The last tiles' pieces take more registers.
         let cut = self.tiling.tail.then(|| self.tiling.movable()).flatten();
-        match (self.moved(levels).or(cut), role) {
+        let moved = self.moved(levels).or(cut);
+        let moved = moved.map(|moved| self.tiling.keeping(moved, least));
+        match (moved, role) {
             (Some(registers), Role::Copies) => self.k.give_registers(registers.copying),
             (Some(registers), Role::Multiplies) => self.k.take_registers(registers.multiplying),
             _ => {}
@@ -289,10 +292,7 @@ impl<'p, 'k> Ends<'p, 'k> {
         k.comment("the products");
         let places = self.places();
         let read: Vec<_> = places.iter().map(|row| ahead(*row)).collect();
-        let factors = match &self.pieces {
-            None => factors,
-            Some(pieces) => factors.after(pieces.agreed()),
-        };
+        let factors = self.left_of(factors);
         let sums = match levels {
             Levels::One => self.in_one_level::<H>(factors, &places),
             Levels::Two(None) if places.len() == 1 => {
@@ -317,6 +317,14 @@ impl<'p, 'k> Ends<'p, 'k> {
         match &self.pieces {
             None => store(),
             Some(pieces) => pieces.save_or(&sums, store),
+        }
+    }
+
+    /// What of a tile is still to be multiplied, in a warpgroup that multiplies.
+    fn left_of(&self, factors: Factors<'k>) -> Factors<'k> {
+        match &self.pieces {
+            None => factors,
+            Some(pieces) => factors.after(pieces.agreed()),
         }
     }
 

@@ -43,6 +43,8 @@ fn every_way_to_add_is_resumed_where_it_was_left() {
             "ticket late pausing greedy",
         ),
         (halves(512, 32, 1160), "wgmma:256x16x64/3", PAUSING),
+        // Two warpgroups with a tile each: either goes on with what the other has left.
+        (halves(320, 64, 1160), "wgmma:64x32x64/4/pingpong", PAUSING),
         // Three tiles, of which the last is in pieces.
         (halves(192, 32, 2560), "wgmma:64x32x64/4/tail", PAUSING),
         (

@@ -131,8 +131,7 @@ impl<'k> Setup<'_, 'k> {
             let decides = shape.policy.constant().is_none();
             return Some(Channel::answered(k, decides, shape.in_flight));
         }
-        let apart = shape.apart && shape.pause.is_none();
-        (*asks || shape.claims_first() || classes).then(|| match apart {
+        (*asks || shape.claims_first() || classes).then(|| match shape.apart {
             true => Channel::apart(k),
             false => Channel::new(k),
         })

@@ -87,8 +87,6 @@ impl<'k> TileLoop<'k> {
         ahead: Option<&dyn Fn(Tile<'k>)>,
     ) {
         let k = self.k;
-        let look = || judge.policy.look_ahead(&judge.cx);
-        let quiet = self.drawer.is_none() && self.scribe.is_none();
         let send = |next: Val<'k, u32>| {
             channel.send(next);
             if let Some(ahead) = ahead {
@@ -106,25 +104,9 @@ impl<'k> TileLoop<'k> {
             k.loop_(|plain| {
                 self.run(body);
                 k.if_(self.leader, || {
-                    let is_plain = judge.policy.is_plain(&judge.cx).unwrap_or(k.c(false));
                     k.if_else(
-                        is_plain & !judge.stop.get(),
-                        || {
-                            self.submit();
-                            // It arrives with the answer, and is for the next tile.
-                            look();
-                            match &self.asking {
-                                Asking::Tickets(tickets) if quiet => {
-                                    send(tickets.word());
-                                    tickets.end_if_refused();
-                                }
-                                _ => {
-                                    let next = k.var(NONE).named("next");
-                                    self.collect(next, None);
-                                    send(next.get());
-                                }
-                            }
-                        },
+                        self.always_asks(judge),
+                        || self.ask_as_always(judge, &send),
                         || channel.send(k.c(ASK)),
                     );
                 });
@@ -133,24 +115,66 @@ impl<'k> TileLoop<'k> {
                 plain.break_();
             });
             asked.break_if(self.index.get().eq(NONE));
-            k.if_(self.leader, || {
-                judge.policy.take_up(&judge.cx);
-                let next = k.var(NONE).named("next");
-                self.settle(next);
-                look();
-                send(next.get());
-            });
+            k.if_(self.leader, || self.ask_interpreted(judge, &send));
             let next = receive();
             asked.continue_if(next.ne(NONE));
             asked.break_();
         });
     }
 
-    /// The loop of warps that have a role for good. Those of the `first` role have the scheduler thread.
+    /// Whether a loaded policy, as it was when its thread last looked, always asks.
+    fn always_asks(&self, judge: &Judge<'k>) -> Bool<'k> {
+        let plain = judge.policy.is_plain(&judge.cx);
+        plain.unwrap_or(self.k.c(false)) & !judge.stop.get()
+    }
+
+    /// Sends the next tile under a loaded policy that always asks.
+    fn ask_as_always(&self, judge: &Judge<'k>, send: &dyn Fn(Val<'k, u32>)) {
+        let quiet = self.drawer.is_none() && self.scribe.is_none();
+        self.submit();
+        // It arrives with the answer, and is for the next tile.
+        judge.policy.look_ahead(&judge.cx);
+        match &self.asking {
+            Asking::Tickets(tickets) if quiet => {
+                send(tickets.word());
+                tickets.end_if_refused();
+            }
+            _ => {
+                let next = self.k.var(NONE).named("next");
+                self.collect(next, None);
+                send(next.get());
+            }
+        }
+    }
+
+    /// Sends the next tile, or none, under a loaded policy that is to be interpreted.
+    fn ask_interpreted(&self, judge: &Judge<'k>, send: &dyn Fn(Val<'k, u32>)) {
+        judge.policy.take_up(&judge.cx);
+        let next = self.k.var(NONE).named("next");
+        self.settle(next);
+        judge.policy.look_ahead(&judge.cx);
+        send(next.get());
+    }
+
+    /// The loop of warps that have a role for good. Those of the `first` role have the scheduler thread, and, under a loaded
+    /// policy, its interpreter: the others wait for a tile, whoever decided on it.
     pub(super) fn steal_in_role(&self, body: &dyn Fn(Tile<'k>), first: bool) {
         let k = self.k;
         let (Some(channel), None) = (self.channel, self.answered()) else {
             return k.fail("roles have a loop each where the scheduler sends every tile's number");
+        };
+        let send = |next| channel.send(next);
+        let decide = || match (self.loaded(), &self.pause) {
+            (None, None) => self.decide(&send),
+            (None, Some(pause)) => {
+                let left = pause.leaves(self.index.get());
+                k.if_else(left, || send(k.c(NONE)), || self.decide(&send));
+            }
+            (Some(judge), _) => k.if_else(
+                self.always_asks(judge),
+                || self.ask_as_always(judge, &send),
+                || self.ask_interpreted(judge, &send),
+            ),
         };
         k.loop_(|flow| {
             if first && self.shape.submit == Submit::Early {
@@ -161,11 +185,14 @@ impl<'k> TileLoop<'k> {
             }
             self.run(body);
             if first {
-                k.if_(self.leader, || self.decide(&|next| channel.send(next)));
+                k.if_(self.leader, decide);
                 k.sync_warp();
             }
             let next = channel.receive();
             self.index.set(next);
+            if let Some(pause) = &self.pause {
+                pause.settle(self.leader);
+            }
             flow.continue_if(next.ne(NONE));
             flow.break_();
         });

@@ -19,7 +19,7 @@ use heist_builder::{
 };
 use heist_launch::Dim3;
 use heist_sched::{
-    AnyOrder, Extent, Linear, Pause, Policy, Position, Schedule, Tile, TileSource, Tiled,
+    AnyOrder, Extent, Linear, Pause, Policy, Position, Schedule, Submit, Tile, TileSource, Tiled,
     TiledKernel, Watch,
 };
 
@@ -127,7 +127,8 @@ fn build_typed<H: WgmmaInput, O: Stored>(
                     true => Role::Copies,
                     false => Role::Multiplies,
                 };
-                let begin = |copies| work.ends.move_registers(work.levels, role(copies));
+                let least = copying_registers(schedule);
+                let begin = |copies| (work.ends).move_registers(work.levels, role(copies), least);
                 tiles.each_in_roles(work.ends.copies(), begin, |tile, copies| {
                     work.tile::<H, O>(role(copies), tile, &|| ());
                 })
@@ -428,13 +429,34 @@ fn is_plain(schedule: &Schedule) -> bool {
 /// Whether the warpgroup that copies and those that multiply have a loop over tiles each. Then none waits for another from tile to
 /// tile but for stages, and registers move once.
 pub(super) fn in_roles(form: &Form, schedule: &Schedule) -> bool {
-    takes_tile_after_tile(schedule) && form.way != Way::Met
+    let alone = !is_let_go(schedule) || form.tiling.cluster == Cluster::Alone;
+    takes_tile_after_tile(schedule) && form.way != Way::Met && alone
 }
 
-/// Whether blocks do nothing but take tile after tile.
+/// Whether blocks do nothing but take tile after tile, as far as a policy lets them.
 pub(crate) fn takes_tile_after_tile(schedule: &Schedule) -> bool {
     let dealt = matches!(schedule.source, TileSource::Ticket | TileSource::Static);
-    dealt && is_plain(schedule)
+    dealt && is_plain(schedule) || is_let_go(schedule)
+}
+
+/// Whether a policy that is loaded decides between tiles that are drawn late, or such tiles may be left half done: as long as nobody
+/// wants anything else, that is to cost no more than blocks that take tile after tile.
+pub(crate) fn is_let_go(schedule: &Schedule) -> bool {
+    (schedule.policy.loaded().is_some() || schedule.pausing)
+        && schedule.policy.constant() != Some(false)
+        && schedule.source == TileSource::Ticket
+        && schedule.submit == Submit::Late
+        && schedule.classes.is_none()
+        && schedule.watch == Watch::Off
+}
+
+/// Registers that a thread takes at least which copies: to interpret a policy, or to leave a tile, without spills.
+fn copying_registers(schedule: &Schedule) -> u32 {
+    match (schedule.policy.loaded(), schedule.pausing) {
+        (Some(_), _) => 56,
+        (None, true) => 40,
+        (None, false) => 0,
+    }
 }
 
 /// Whether the next launch may begin once a block has issued its last copies, and not when it begins. In one wave the
