@@ -55,6 +55,12 @@ impl<'k> Pieces<'k> {
         (next & (self.steps - 1)).eq(0) & next.lt(steps)
     }
 
+    /// Whether the bell is asked for at step `next` - 1: two steps before it is looked at. Not at each step, since the thread that copies
+    /// would wait as long as memory takes at every one.
+    pub(crate) fn listens(&self, next: Val<'k, u32>) -> Bool<'k> {
+        (next & (self.steps - 1)).eq(self.steps - 2)
+    }
+
     /// In a warpgroup that multiplies: calls `body` with every step until the tile ends or is left.
     ///
     /// One loop, not one in another: products are in flight from piece to piece, and where loops

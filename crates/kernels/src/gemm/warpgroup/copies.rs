@@ -62,8 +62,8 @@ impl<'k> Ends<'_, 'k> {
                     before.set(heard.get());
                     last.set(pieces.pause.look_if(heard.get(), twice, done + next));
                 });
-                // It arrives while room for this stage is waited for.
-                heard.set(pieces.pause.listen());
+                // It arrives while room for this stage and the next is waited for.
+                k.if_(pieces.listens(next), || heard.set(pieces.pause.listen()));
                 self.fill_stage(factors, step.get());
                 step.set(next);
             },
