@@ -65,7 +65,7 @@ impl Bell {
         let word = self.word();
         match word & ONCE {
             0 => word,
-            _ => word | (number << RING_AT) & (1 << COUNT_AT) - 1,
+            _ => word | (number << RING_AT) & ((1 << COUNT_AT) - 1),
         }
     }
 
