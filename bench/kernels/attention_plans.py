@@ -55,14 +55,17 @@ FUNCTIONS = {}
 
 
 def function(path, entry, shared):
-    if (path, entry) not in FUNCTIONS:
+    """The kernel of a file, which may have so many bytes of shared memory: plans that share one may want other amounts."""
+    handle, most = FUNCTIONS.get((path, entry), (None, 0))
+    if handle is None:
         module, handle = ctypes.c_void_p(), ctypes.c_void_p()
         with open(path, "rb") as file:
             check(CUDA.cuModuleLoadData(ctypes.byref(module), file.read()), path)
         check(CUDA.cuModuleGetFunction(ctypes.byref(handle), module, entry.encode()), entry)
-        check(CUDA.cuFuncSetAttribute(handle, SHARED_ATTRIBUTE, shared), "shared memory")
-        FUNCTIONS[path, entry] = handle
-    return FUNCTIONS[path, entry]
+    most = max(most, shared)
+    check(CUDA.cuFuncSetAttribute(handle, SHARED_ATTRIBUTE, most), "shared memory")
+    FUNCTIONS[path, entry] = handle, most
+    return handle
 
 
 def encode(map, address):

@@ -69,17 +69,21 @@ impl<'k> Kernel<'k> {
     }
 
     /// The same, with an arrival of every lane of `consumers` warps for a stage that is given back: compute-sanitizer's racecheck does
-    /// not see that one lane arrives for all of its warp.
+    /// not see that one lane arrives for all of its warp. And with so many `producers`, threads of which each has an end of its own
+    /// and starts the copies of a part of every stage.
     #[track_caller]
     pub fn bulk_pipeline_by_lanes<S: StageSpec>(
         &self,
         stages: u32,
         spec: S,
         consumers: u32,
+        producers: u32,
     ) -> BulkPipeline<'k, S> {
-        let ring = self.ring_of(stages, spec, 32 * consumers, 1, 0);
+        // What others than the first bring is an arrival each, as that of threads that gather.
+        let ring = self.ring_of(stages, spec, 32 * consumers, 1, producers.max(1) - 1);
         BulkPipeline {
             by_lanes: true,
+            gatherers: 0,
             ..ring
         }
     }

@@ -170,7 +170,7 @@ impl<'k> Val<'k, f32> {
     #[track_caller]
     pub fn split_as<H: Half>(low: Val<'k, f32>, high: Val<'k, f32>) -> [Val<'k, H::Pair>; 2] {
         let rounded = Val::pack_as::<H>(low, high);
-        let [a, b] = halves::<H>(rounded).map(Val::cast::<f32>);
+        let [a, b] = halves::<H, _>(rounded).map(Val::cast::<f32>);
         [rounded, Val::pack_as::<H>(low - a, high - b)]
     }
 
@@ -183,7 +183,7 @@ impl<'k> Val<'k, f32> {
 
 /// The two halves of a word, the one in its low bits first.
 #[track_caller]
-pub(crate) fn halves<'k, H: Half>(pair: Val<'k, H::Pair>) -> [Val<'k, H>; 2] {
+pub(crate) fn halves<'k, H: Scalar, P: Scalar>(pair: Val<'k, P>) -> [Val<'k, H>; 2] {
     let rec = pair.k.rec;
     let (low, high) = (rec.reg(Class::B16), rec.reg(Class::B16));
     rec.op(
@@ -203,7 +203,7 @@ macro_rules! unpack {
             /// The two halves, the one in the low bits first.
             #[track_caller]
             pub fn unpack(self) -> [Val<'k, $half>; 2] {
-                halves::<$half>(self)
+                halves(self)
             }
         }
     )*};

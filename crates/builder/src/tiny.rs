@@ -1,6 +1,7 @@
 //! 8-bit floats in registers: pairs of them become pairs of halves, for tensor cores that multiply
 //! halves.
 
+use crate::convert::halves;
 use crate::mma::FragmentB;
 use crate::scalar::{F16x2, Tiny};
 use crate::value::Val;
@@ -21,7 +22,8 @@ impl<'k> Val<'k, u32> {
     /// Four 8-bit floats as two pairs of halves, those in the low bits first.
     #[track_caller]
     pub fn unpack_four<H: Tiny>(self) -> [Val<'k, F16x2>; 2] {
-        [self, self >> 16].map(|word| word.cast::<u16>().unpack_tiny::<H>())
+        // The conversion takes either half of a register by itself; a shift before it would be an instruction.
+        halves::<u16, _>(self).map(Val::unpack_tiny::<H>)
     }
 
     /// The same word with its bytes in another order: byte `i` of the result is byte `from[i]`.

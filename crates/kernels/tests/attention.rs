@@ -558,6 +558,48 @@ fn short_rows_of_keys_are_read_together() {
     assert!(!capped.twins, "scores are changed by the numbers of keys");
 }
 
+/// What a decoding kernel of 32 query heads a key head is made of, in pages of 16 tokens or whole.
+fn decoding_text(cache: Cache, pages: bool) -> (DecodeShape, String) {
+    let mut problem = Problem::ragged(vec![(1, 500); 3], 32, 128);
+    (problem.kv_heads, problem.cache) = (1, cache);
+    match pages {
+        true => problem.page_size = Some(16),
+        false => {
+            problem.lengths = Lengths::Same {
+                batch: 3,
+                queries: 1,
+                keys: 500,
+            }
+        }
+    }
+    let plan = FAMILY.plan(None, &problem, target()).expect("a plan");
+    (decode_shape(&problem, target()), plan.steps[0].ptx())
+}
+
+/// A page is one copy of keys and one of values, whatever its rows have, and another thread asks for either.
+#[test]
+fn a_page_is_asked_for_once() {
+    for cache in [Cache::Same, Cache::E4m3] {
+        let (shape, text) = decoding_text(cache, true);
+        let copies = text.matches("cp.async.bulk.tensor").count() as u32;
+        assert_eq!(copies, 2 * shape.keys / 16, "{shape}");
+        let waits = text.matches("prefetch.global.L2").count();
+        assert_eq!(waits, 1, "the table is on its way while lengths are");
+    }
+}
+
+/// Warps that merge what they have run the same instructions: what each runs once for itself takes longer to come than to run.
+#[test]
+fn warps_that_merge_share_their_code() {
+    let (shape, text) = decoding_text(Cache::E4m3, false);
+    assert_eq!((shape.warps, shape.rows()), (8, 32), "{shape}");
+    // Of 32 rows a lane has four, and of each a log-sum-exp and four neighbours: of whole tiles and of parts.
+    let stores = text.matches("st.global").count();
+    assert_eq!(stores, 2 * 4 * 2, "{shape}");
+    let early = text.split("griddepcontrol.wait").next().unwrap_or_default();
+    assert!(early.contains("prefetch.global.L2"), "{shape}: its queries");
+}
+
 /// Narrow values leave room for more keys, in registers and in shared memory; the kernels without a width
 /// of their own for values say so.
 #[test]

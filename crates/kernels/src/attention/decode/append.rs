@@ -54,8 +54,9 @@ pub(super) fn into_stage<'k, T: Element>(
         kv_head,
     };
     new.each_piece::<T>(rows, by, |piece| {
-        let panel = piece.chunk / stage.chunks() + piece.which * shape.panels();
-        let row = panel * shape.keys + (piece.key - first);
+        let panel = piece.chunk / stage.chunks() * shape.panel_rows();
+        let which = piece.which * shape.panels() * shape.keys;
+        let row = panel + shape.row_of(piece.key - first) + which;
         let to = stage.chunk(row, piece.chunk % stage.chunks());
         to.cast::<u32>().store_vec(piece.words);
     });

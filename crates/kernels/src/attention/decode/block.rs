@@ -4,7 +4,7 @@
 use super::DecodeArgs;
 use super::append;
 use super::combine::{Parts, by_last_block};
-use super::rows::{Rows, scales};
+use super::rows::{Rows, prefetch_queries, scales};
 use super::shape::{Combine, DecodeShape, PANEL, Spec, Storage};
 use super::work::{Part, Work};
 use crate::attention::meeting::Meeting;
@@ -46,7 +46,7 @@ pub(super) fn emit<'k, T: Element, M: Element>(
         let (stages, stage, warps) = (shape.stages, shape.stage(), shape.warps);
         // Zeros are written to stages of packed and paged sequences, and racecheck has to see that nobody reads these any more.
         let ring = match shape.ragged() {
-            true => k.bulk_pipeline_by_lanes(stages, stage, warps),
+            true => k.bulk_pipeline_by_lanes(stages, stage, warps, shape.copiers()),
             false => k.bulk_pipeline_of(stages, stage, warps),
         };
         (ring, Meeting::of(k, "met", 1, shape.warps, &k.c(0)))
@@ -61,6 +61,10 @@ pub(super) fn emit<'k, T: Element, M: Element>(
         shape.head_dim,
         shape.query_layout(),
     ));
+    if let Storage::Paged(_) = shape.storage {
+        // While lengths are on their way: which of it this block needs hangs on them.
+        prefetch_pages(k, args);
+    }
     if shape.ragged() && combine == Combine::Launch {
         // All that was launched before has ended: the blocks that combine set out, and wait for the parts.
         k.launch_dependents();
@@ -82,6 +86,12 @@ pub(super) fn emit<'k, T: Element, M: Element>(
     };
     // Found before the launch before has ended, where nothing has to be read for it.
     let at = (!shape.ragged()).then(|| work.locate(begin));
+    if let Some(at) = at {
+        // They are on their way before the copies of keys, behind which they would wait.
+        k.if_(begin.lt(work.total), || {
+            prefetch_queries(shape, args, &work.tile(at, begin));
+        });
+    }
     if shape.overlaps(scores.scoring) {
         overlap(k);
     }
@@ -92,6 +102,14 @@ pub(super) fn emit<'k, T: Element, M: Element>(
             || block.copy(at),
             || block.multiply::<T>(at, fill, on_stage),
         );
+    });
+}
+
+/// Brings the page table into the L2 cache, a line by each thread of the grid as far as they go.
+fn prefetch_pages<'k>(k: &Kernel<'k>, args: &DecodeArgs<On<'k>>) {
+    let entry = (k.block().x * k.block_dim().x + k.thread_index()) * 32;
+    k.if_(entry.lt(args.sequences * args.table_row), || {
+        args.pages.at(entry).prefetch();
     });
 }
 
@@ -120,39 +138,35 @@ impl<'k, M: Element> Block<'_, 'k, M> {
 
     /// Whether this warp copies, or is of the warpgroup that does.
     fn copies(&self) -> Bool<'k> {
-        match self.is_tall() {
-            true => self.warp.ge(self.shape.warps),
-            false => self.warp.eq(self.shape.warps),
-        }
+        self.warp.ge(self.shape.warps)
     }
 
-    /// In the warps that copy: one thread asks for the stages of all parts.
+    /// In the warps that copy: one thread asks for the stages of all parts, or one for their keys and one for their values.
     fn copy(&self, at: Located<'k>) {
         let Block { k, shape, warp, .. } = *self;
         k.comment("the copies");
         if self.is_tall() {
             k.give_registers(REGISTERS[0]);
         }
-        let copies = Copies {
-            k,
-            shape,
-            args: self.args,
-            fill: self.ring.producer(),
-        };
-        let one = k.lane().eq(0);
-        let one = match self.is_tall() {
-            true => one & warp.eq(shape.warps),
-            false => one,
-        };
-        k.if_(one, || {
-            self.work.each_part(at, self.begin, |part| {
-                copies.part(part);
-                if shape.merges_in_stage() {
-                    copies.fill.lend();
-                }
+        for number in 0..shape.copiers() {
+            let own = k.lane().eq(0) & warp.eq(shape.warps + number);
+            k.if_(own, || {
+                let copies = Copies {
+                    k,
+                    shape,
+                    args: self.args,
+                    fill: self.ring.producer(),
+                    only: (shape.copiers() > 1).then_some(number),
+                };
+                self.work.each_part(at, self.begin, |part| {
+                    copies.part(part);
+                    if shape.merges_in_stage() {
+                        copies.fill.lend();
+                    }
+                });
+                copies.fill.drain();
             });
-            copies.fill.drain();
-        });
+        }
         k.sync_warp();
     }
 
@@ -320,9 +334,9 @@ fn clear_values<'k>(
 ) {
     let chunks = (k.c(shape.keys) - inside) * stage.chunks();
     k.for_step(k.thread_index(), chunks, 32 * shape.consumers(), |index| {
-        let row = inside + index / stage.chunks();
+        let row = shape.row_of(inside + index / stage.chunks());
         for panel in 0..shape.panels() {
-            let row = row + (shape.value_panel() + panel) * shape.keys;
+            let row = row + (shape.value_panel() * shape.keys + panel * shape.panel_rows());
             let chunk = stage.chunk(row, index % stage.chunks());
             chunk.cast::<u32>().store_vec([k.c(0u32); 4]);
         }
@@ -335,6 +349,8 @@ pub(super) struct Copies<'a, 'p, 'k> {
     pub(super) shape: &'a DecodeShape,
     pub(super) args: &'a DecodeArgs<On<'k>>,
     pub(super) fill: BulkProducer<'p, 'k, Spec>,
+    /// Of keys alone, 0, or of values alone, 1, where there are two.
+    pub(super) only: Option<u32>,
 }
 
 impl<'k> Copies<'_, '_, 'k> {
@@ -392,24 +408,32 @@ impl<'k> Copies<'_, '_, 'k> {
                 let row = (part.sequence.k_start + row).cast::<i32>();
                 let both = [(0, self.args.k), (1, self.args.v)];
                 let tensors = (shape.stage_panels() / shape.panels()) as usize;
-                for (which, from) in both.into_iter().take(tensors) {
-                    for panel in 0..shape.panels() {
+                let (joined, panels) = match shape.joins_panels() {
+                    true => (shape.panels(), 1),
+                    false => (1, shape.panels()),
+                };
+                let all = both.into_iter().take(tensors);
+                let own = all.filter(|(which, _)| self.only.is_none_or(|only| only == *which));
+                for (which, from) in own {
+                    for panel in 0..panels {
                         let panel_row = (which * shape.panels() + panel) * shape.key_rows();
-                        let first = panel_row + copy * height;
-                        let to = to.part(first * PANEL, height * PANEL);
+                        let first = panel_row + copy * joined * height;
+                        let to = to.part(first * PANEL, joined * height * PANEL);
                         let element = k.c((panel * shape.panel()) as i32);
+                        let page = page.unwrap_or(k.c(0)).cast();
                         let at = match shape.storage {
                             Storage::Dense(Layout::Heads) => {
                                 [element, row, head, part.sequence.number.cast()]
                             }
+                            Storage::Dense(Layout::Rows) if joined > 1 => {
+                                let sequence = part.sequence.number.cast();
+                                [k.c(0), row, head * joined as i32, sequence]
+                            }
                             Storage::Dense(Layout::Rows) => {
                                 [element, head, row, part.sequence.number.cast()]
                             }
-                            Storage::Packed => [element, head, row, k.c(0)],
-                            Storage::Paged(_) => {
-                                let page = page.unwrap_or(k.c(0)).cast();
-                                [element, head, row, page]
-                            }
+                            _ if joined > 1 => [k.c(0), row, head * joined as i32, page],
+                            _ => [element, head, row, page],
                         };
                         copies.copy_tensor(to, from, at);
                     }

@@ -58,6 +58,7 @@ pub(super) fn emit<'k, T: Element>(
                     shape,
                     args,
                     fill: ring.producer(),
+                    only: None,
                 };
                 k.if_(warp.eq(shape.consumers()) & k.lane().eq(0), || {
                     work.each_part(at, begin, |part| copies.part(part));

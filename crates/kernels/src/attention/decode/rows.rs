@@ -2,7 +2,7 @@
 //! results.
 
 use super::DecodeArgs;
-use super::merge::Merge;
+use super::merge::{Columns, Merge};
 use super::shape::{DecodeShape, PANEL};
 use super::work::Part;
 use crate::attention::cache::Cache;
@@ -15,7 +15,6 @@ use crate::attention::softmax::{Row, Softmax};
 use heist_builder::{
     ASource, Accumulator, FragmentA, Global, Kernel, On, Ptr, SharedTile, Val, WarpTile, f16,
 };
-use std::ops::Range;
 
 /// The part of a tile that is one warp's: some of its rows, some of its keys.
 pub(super) struct Rows<'k, T: Element> {
@@ -75,6 +74,30 @@ pub(super) fn fill_queries<'k, T: Element>(
             });
             let to = queries.chunk(row, chunk).cast::<u32>();
             to.store_vec(words.map(heist_builder::Var::get));
+        });
+    }
+}
+
+/// Brings the queries of a tile into the L2 cache, and the factors of its keys and values. This reads nothing, so the launch before may
+/// still write them.
+pub(super) fn prefetch_queries<'k>(
+    shape: &DecodeShape,
+    args: &DecodeArgs<On<'k>>,
+    part: &Part<'k>,
+) {
+    let k = args.scale.kernel();
+    // Elements of a line of 128 bytes.
+    let lines = shape.head_dim.div_ceil(64);
+    let (row, line) = (k.thread_index() / lines, k.thread_index() % lines);
+    k.if_(row.lt(shape.rows()) & part.has(args, row), || {
+        args.q.at(part.query(args, row)).at(line * 64).prefetch();
+    });
+    if shape.cache == Cache::E4m3 {
+        k.if_(k.thread_index().eq(0), || {
+            let head = part.key_head(k.c(0));
+            for scales in [args.k_scale, args.v_scale] {
+                scales.at(head).prefetch();
+            }
         });
     }
 }
@@ -171,7 +194,7 @@ impl<'k, T: Element> Rows<'k, T> {
     /// The row of a stage that the warp's first key is in.
     pub(super) fn first_row(&self) -> Val<'k, u32> {
         match self.shape.twins {
-            false => self.col,
+            false => self.shape.row_of(self.col),
             true => self.col / 2,
         }
     }
@@ -208,13 +231,17 @@ impl<'k, T: Element> Rows<'k, T> {
     ) {
         let (k, shape) = (self.k, &self.shape);
         let scores = WarpTile::zero(&k, 1, (shape.cols() / 8) as usize);
-        let first_row = self.col + self.panel * shape.keys;
+        let first_row = self.first_row() + self.panel * shape.panel_rows();
+        // Counted in 16 rows of a stage.
+        let place = |number: u32, panel: u32| {
+            (shape.place_of_keys(number).0 + panel * shape.panel_rows()) / 16
+        };
         let keys = stage.b_rows(first_row);
         for panel in 0..shape.head_panels() {
             for step in 0..shape.steps(panel) {
                 let left = self.queries(0, panel * (PANEL / 16) + step);
                 for pair in 0..shape.cols() / 16 {
-                    let right = keys.fragments(pair + panel * (shape.keys / 16), step);
+                    let right = keys.fragments(place(pair, panel), step);
                     multiply(&scores, pair, &left, &right);
                 }
             }
@@ -228,7 +255,7 @@ impl<'k, T: Element> Rows<'k, T> {
             let weights: Vec<FragmentA<'k, T>> = weights.unwrap_or_default();
             for panel in 0..shape.head_panels() {
                 for pair in 0..shape.steps(panel) {
-                    let right = values.fragments(pair, step + panel * (shape.keys / 16));
+                    let right = values.fragments(pair, place(step, panel));
                     for left in &weights {
                         multiply(&self.results, panel * (PANEL / 16) + pair, left, &right);
                     }
@@ -285,8 +312,8 @@ impl<'k, T: Element> Rows<'k, T> {
         merge.merge(meet, normalisers, |columns, normalisers| {
             self.k.if_else(
                 part.whole(),
-                || self.store::<O>(args, part, &columns, normalisers),
-                || self.store_part(args, part, slot, &columns, normalisers),
+                || self.store::<O>(args, part, columns, normalisers),
+                || self.store_part(args, part, slot, columns, normalisers),
             );
         });
     }
@@ -296,19 +323,17 @@ impl<'k, T: Element> Rows<'k, T> {
         &self,
         args: &DecodeArgs<On<'k>>,
         part: &Part<'k>,
-        columns: &Range<usize>,
+        columns: &Columns<'k>,
         normalisers: &[[Val<'k, f32>; 2]],
     ) {
         let k = self.k;
-        let first = 8 * columns.start;
+        let first = columns.first;
         self.each_row(columns, normalisers, |row, state, values| {
             k.if_(part.has(args, row), || {
                 let (at, lse) = part.result(args, row);
-                if first == 0 {
-                    k.if_((k.lane() & 3).eq(0), || {
-                        args.lse.at(lse).store(state.log_sum());
-                    });
-                }
+                k.if_(first.eq(0) & (k.lane() & 3).eq(0), || {
+                    args.lse.at(lse).store(state.log_sum());
+                });
                 match self.shape.output {
                     Output::Same => self.narrow::<O>(args.out.cast::<O>().at(at).at(first), values),
                     Output::F32 => self.wide(args.out.cast::<f32>().at(at).at(first), values),
@@ -323,19 +348,17 @@ impl<'k, T: Element> Rows<'k, T> {
         args: &DecodeArgs<On<'k>>,
         part: &Part<'k>,
         slot: Val<'k, u32>,
-        columns: &Range<usize>,
+        columns: &Columns<'k>,
         normalisers: &[[Val<'k, f32>; 2]],
     ) {
         let (k, dim) = (self.k, self.shape.head_dim);
-        let (first_row, first) = (slot * self.shape.rows(), 8 * columns.start);
+        let (first_row, first) = (slot * self.shape.rows(), columns.first);
         self.each_row(columns, normalisers, |row, state, values| {
             k.if_(part.has(args, row), || {
                 let number = first_row + row;
-                if first == 0 {
-                    k.if_((k.lane() & 3).eq(0), || {
-                        args.partial_lse.at(number).store(state.log_sum());
-                    });
-                }
+                k.if_(first.eq(0) & (k.lane() & 3).eq(0), || {
+                    args.partial_lse.at(number).store(state.log_sum());
+                });
                 self.wide(args.partial.at(number.mul_wide(dim)).at(first), values);
             });
         });
@@ -405,17 +428,13 @@ impl<'k, T: Element> Rows<'k, T> {
     /// Calls `each` with every row of the tile that this lane has results of, and with those of some columns of 8, normalised.
     fn each_row(
         &self,
-        columns: &Range<usize>,
+        columns: &Columns<'k>,
         normalisers: &[[Val<'k, f32>; 2]],
         each: impl Fn(Val<'k, u32>, &Row<'k>, &[[Val<'k, f32>; 2]]),
     ) {
         let k = self.k;
         for (m, states) in self.softmax.rows.iter().enumerate() {
-            let blocks: Vec<_> = columns
-                .clone()
-                .filter_map(|n| self.results.block(m, n))
-                .map(|block| block.get())
-                .collect();
+            let blocks = &columns.blocks[m];
             for (half, state) in states.iter().enumerate() {
                 let row = self.row + Accumulator::row(&k) + (16 * m + 8 * half) as u32;
                 let factor = normalisers[m][half];

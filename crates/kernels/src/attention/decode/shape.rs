@@ -1,10 +1,12 @@
 //! The tiles of a decoding kernel, and what a block has for them.
 
+use super::merge::{round_of, share_pairs};
 use crate::KernelError;
 use crate::attention::score::Scoring;
 use crate::attention::{Cache, Layout, MaskKind, Output, Weights};
 use heist_builder::{TileLayout, TileSpec, f16};
 use std::fmt;
+use std::ops::{Add, Div, Mul};
 
 /// Halves of a row of a stage: 128 bytes, the widest swizzle of the copy engine.
 pub(super) const PANEL: u32 = 64;
@@ -206,8 +208,42 @@ impl DecodeShape {
     /// pieces of 16 bytes from the first of the head. Of two keys a row, the even ones of 32 come before the odd ones.
     pub(super) fn place_of_keys(&self, number: u32) -> (u32, u32) {
         match self.twins {
-            false => (16 * number, 0),
+            // Those of a warp are in one copy, or are copies as a whole.
+            false if self.cols() < self.panel_rows() => (16 * number, 0),
+            false => (self.row_of(16 * number), 0),
             true => (16 * (number / 2), number % 2 * self.head_chunks()),
+        }
+    }
+
+    /// Whether one copy has all panels of its rows: where these are side by side in memory, and full.
+    pub(super) fn joins_panels(&self) -> bool {
+        let height = self.copied_rows();
+        let (small, large) = (self.cols().min(height), self.cols().max(height));
+        !matches!(self.storage, Storage::Dense(Layout::Heads))
+            && self.cache != Cache::Latent
+            && self.panels() > 1
+            && (self.heads * self.head_dim).is_multiple_of(self.panel())
+            && height.is_multiple_of(16)
+            && large.is_multiple_of(small)
+    }
+
+    /// Rows of a stage from one panel of a key to the next.
+    pub(super) fn panel_rows(&self) -> u32 {
+        match self.joins_panels() {
+            true => self.copied_rows(),
+            false => self.key_rows(),
+        }
+    }
+
+    /// The row of a stage that a key is in, in its first panel. With the panels of a copy come those of its next rows.
+    pub(super) fn row_of<K>(&self, key: K) -> K
+    where
+        K: Copy + Add<Output = K> + Div<u32, Output = K> + Mul<u32, Output = K>,
+    {
+        let height = self.panel_rows();
+        match height == self.key_rows() {
+            true => key,
+            false => key + key / height * ((self.panels() - 1) * height),
         }
     }
 
@@ -224,13 +260,23 @@ impl DecodeShape {
             && (self.cache == Cache::E4m3 || self.head_dim >= self.panel())
     }
 
-    /// The warps that multiply, and one that asks for copies.
+    /// Warps of which one thread asks for copies: of pages one for keys and one for values, since a page is a copy, and one thread
+    /// takes as long to ask for small ones as they take to come.
+    pub(super) fn copiers(&self) -> u32 {
+        match (self.storage, self.cache) {
+            (_, Cache::Latent) => 1,
+            (Storage::Paged(_), _) => 2,
+            (Storage::Dense(_) | Storage::Packed, _) => 1,
+        }
+    }
+
+    /// The warps that multiply, and those that ask for copies.
     pub(super) fn threads(&self) -> u32 {
         match self.cache {
             // Registers change hands between warpgroups.
             Cache::Latent => 32 * (self.consumers() + 4),
             _ if self.row_blocks == 2 => 32 * (self.warps + 4),
-            _ => 32 * (self.warps + 1),
+            _ => 32 * (self.warps + self.copiers()),
         }
     }
 
@@ -287,7 +333,7 @@ impl DecodeShape {
         }
     }
 
-    /// A stage: the panels of the keys one below the other, then those of the
+    /// A stage: the panels of the keys one below the other, of all of them or of each copy, then those of the
     /// values.
     pub(super) fn stage(&self) -> Spec {
         let rows = self.stage_panels() * self.key_rows();
@@ -323,14 +369,15 @@ impl DecodeShape {
     /// Bytes in which warps with the same rows bring together what they have, in so many rounds.
     fn merge_bytes(&self, rounds: u32) -> u32 {
         let across = self.across();
-        4 * self.rows() * ((across - 1) * self.head_dim / rounds + 8 * across)
+        let shares = round_of(across, rounds, 0).len() as u32 * (across - 1);
+        let columns = 16 * share_pairs(self.head_dim / 16, across);
+        4 * self.rows() * (shares * columns + 8 * across)
     }
 
     /// In how many rounds they do so: in as few as a stage has room for.
     pub(super) fn merge_rounds(&self) -> u32 {
         let two = self.cache != Cache::Latent
             && self.across() > 1
-            && self.head_dim.is_multiple_of(32)
             && self.merge_bytes(1) > self.stage_bytes()
             && self.merge_bytes(2) <= self.stage_bytes();
         1 + u32::from(two)

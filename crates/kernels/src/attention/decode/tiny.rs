@@ -78,7 +78,7 @@ impl<'k> Rows<'k, f16> {
         let k = stage.kernel();
         let lane = k.lane();
         // Two blocks of 8 keys by two groups of 16 elements.
-        let row = self.first_row() + self.panel() * self.shape().key_rows() + (lane & 15);
+        let row = self.first_row() + self.panel() * self.shape().panel_rows() + (lane & 15);
         let chunk = self.chunk() + (lane >> 4);
         for step in (0..self.shape().head_dim / GROUP).step_by(2) {
             let left = [step, step + 1].map(|step| {
@@ -88,7 +88,7 @@ impl<'k> Rows<'k, f16> {
             let (panel, within) = (step / 8, step % 8);
             for pair in 0..self.shape().cols() / 16 {
                 let (down, right) = self.shape().place_of_keys(pair);
-                let row = row + (panel * self.shape().key_rows() + down);
+                let row = row + (panel * self.shape().panel_rows() + down);
                 let at = stage.chunk(row, chunk + (within + right));
                 let words = at.load_matrices::<4>();
                 for (index, word) in words.into_iter().enumerate() {
@@ -114,7 +114,7 @@ impl<'k> Rows<'k, f16> {
         let shape = self.shape();
         let k = stage.kernel();
         let lane = k.lane();
-        let values = (self.panel() + shape.panels()) * shape.key_rows();
+        let values = self.panel() * shape.panel_rows() + shape.panels() * shape.key_rows();
         let row = self.first_row() + values + (lane & 15);
         let chunk = self.chunk() + (lane >> 4);
         for step in 0..shape.cols() / 16 {
@@ -124,7 +124,7 @@ impl<'k> Rows<'k, f16> {
             for group in (0..shape.head_dim / GROUP).step_by(2) {
                 let (panel, within) = (group / 8, group % 8);
                 let (down, right) = shape.place_of_keys(step);
-                let row = row + (panel * shape.key_rows() + down);
+                let row = row + (panel * shape.panel_rows() + down);
                 let at = stage.chunk(row, chunk + (within + right));
                 // Keys 0 to 7 and 8 to 15 of one group of elements, then of the next.
                 let words = at.load_matrices_transposed::<4>();
