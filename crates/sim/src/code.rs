@@ -274,6 +274,8 @@ pub(crate) struct Shape {
     pub(crate) max_block: Option<[u32; 3]>,
     pub(crate) required_cluster: Option<[u32; 3]>,
     pub(crate) uses_dynamic_shared: bool,
+    /// Whether it names the shared memory that is reserved for the system.
+    pub(crate) uses_reserved_shared: bool,
     /// Whether blocks can't communicate or synchronise with each other; see
     /// [`crate::decode::isolation`].
     pub(crate) isolated: bool,

@@ -68,8 +68,10 @@ pub(crate) enum Special {
         addend: u64,
         wide: bool,
     },
-    /// One that always reads the same: `%envreg3`, `%reserved_smem_offset_begin`.
+    /// One that always reads the same: `%envreg3`, `%reserved_smem_offset_cap`.
     Fixed(u32),
+    /// A place in the shared memory that is reserved for the system, counted from its start.
+    Reserved(u32),
     /// Half of the address of a cooperative grid's workspace, the upper one or the
     /// lower: `%envreg1` and `%envreg2`.
     Workspace {
@@ -106,10 +108,14 @@ impl Special {
             ("%lanemask_gt", None) => LanemaskGt,
             ("%dynamic_smem_size", None) => DynamicSmem,
             ("%total_smem_size" | "%aggr_smem_size", None) => TotalSmem,
-            // As on an H200.
-            ("%reserved_smem_offset_begin", None) => Fixed(0),
-            ("%reserved_smem_offset_0" | "%reserved_smem_offset_1", None) => Fixed(0),
-            ("%reserved_smem_offset_end", None) => Fixed(288),
+            // As on an H200. Cooperative groups keep the barriers of tiles of several warps there.
+            (
+                "%reserved_smem_offset_begin"
+                | "%reserved_smem_offset_0"
+                | "%reserved_smem_offset_1",
+                None,
+            ) => Reserved(0),
+            ("%reserved_smem_offset_end", None) => Reserved(288),
             ("%reserved_smem_offset_cap", None) => Fixed(1024),
             ("%envreg1", None) => Workspace { upper: true },
             ("%envreg2", None) => Workspace { upper: false },
@@ -162,6 +168,7 @@ impl Special {
             | Shared { .. }
             | Dynamic { .. }
             | Fixed(_)
+            | Reserved(_)
             | Workspace { .. } => false,
         }
     }
@@ -187,6 +194,8 @@ pub(crate) struct Standing {
     pub(crate) sms: u32,
     pub(crate) dynamic_shared: u32,
     pub(crate) total_shared: u32,
+    /// Where the reserved shared memory lies in a block's stretch of the window.
+    pub(crate) reserved: u32,
     pub(crate) workspace: u64,
 }
 
@@ -280,6 +289,14 @@ impl Standing {
             // Replaced when everything is decoded.
             Special::Dynamic { addend, .. } => addend as u32,
             Special::Fixed(value) => value,
+            Special::Reserved(at) => {
+                let within = self.reserved + at;
+                SharedPlace {
+                    rank: self.rank(),
+                    within,
+                }
+                .address()
+            }
             Special::Workspace { upper: true } => (self.workspace >> 32) as u32,
             Special::Workspace { upper: false } => self.workspace as u32,
         }
@@ -303,6 +320,7 @@ mod tests {
             sms: 132,
             dynamic_shared: 64,
             total_shared: 128,
+            reserved: 0,
             workspace: 7 << 32 | 9,
         };
         let of = |name: &str, part, lane| {

@@ -87,6 +87,8 @@ impl Cluster {
             block.restart(spares.shared());
             let defers = machine.options.checks.races && !code.shape.asynchronous;
             block.shared.reset(machine.shared_len as usize, defers);
+            let reserved = &machine.shared_reserved;
+            block.shared.mark(reserved.start.into(), reserved.len());
             (block.ctaid, block.number, block.end) = (ctaid, block_number, time);
             (block.live, block.live_warps) = (threads, warps);
             block.sm = (sm * size + rank) % machine.device.gpu().sms.max(1);
@@ -99,7 +101,8 @@ impl Cluster {
                 sm,
                 sms: machine.device.gpu().sms,
                 dynamic_shared: machine.launch.dynamic_shared,
-                total_shared: machine.shared_len,
+                total_shared: machine.shared_len - machine.shared_reserved.len() as u32,
+                reserved: machine.shared_reserved.start,
                 workspace: machine.workspace,
             };
             for warp in 0..warps {

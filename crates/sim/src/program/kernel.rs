@@ -169,6 +169,8 @@ impl Decoder<'_> {
                 *special = Special::Shared { within, wide };
             }
         }
+        let reserved = |special: &Special| matches!(special, Special::Reserved(_));
+        self.shape.uses_reserved_shared = self.specials.iter().any(reserved);
         pipe::leave_out_unread(&mut self.ops, &self.sites, &self.touched);
         self.shape.static_shared = self.shared_end;
         self.shape.isolated = self

@@ -351,6 +351,7 @@ impl Program {
         } else {
             0
         };
+        let shared = plan::shared_layout(&code.shape, device.gpu().arch.limits(), plan.shared);
         Machine {
             device: *device,
             options: options.clone(),
@@ -381,8 +382,9 @@ impl Program {
             columns: Default::default(),
             decisions: Vec::new(),
             contention: Default::default(),
-            shared_len: plan.shared,
-            shared_start: device.gpu().arch.limits().shared_start,
+            shared_len: shared.len,
+            shared_start: shared.start,
+            shared_reserved: shared.reserved,
             workspace,
             grown: 0,
             changes: 0,

@@ -6,6 +6,7 @@ use crate::options::Options;
 use heist_launch::{Dim3, Launch};
 use heist_ptx::arch::{Arch, Footprint, Limits};
 use heist_ptx::{Code, Diagnostic, Module, Span, rule};
+use std::ops::Range;
 
 /// The blocks of a grid that the simulator takes.
 const MOST_BLOCKS: u64 = 1 << 26;
@@ -91,6 +92,36 @@ pub(crate) fn shared_bytes(shape: &Shape, limits: Limits, dynamic: u32) -> u32 {
     let aligned = all.checked_next_multiple_of(shape.dynamic_align.max(16));
     let start = aligned.map_or(u32::MAX, |aligned| aligned - before);
     start.saturating_add(dynamic)
+}
+
+/// A block's shared memory in its stretch of the window.
+pub(crate) struct SharedLayout {
+    pub(crate) start: u32,
+    pub(crate) len: u32,
+    /// What of it is reserved for the system, counted from its start; nothing where no instruction can name it.
+    pub(crate) reserved: Range<u32>,
+}
+
+/// Where `shared` bytes of a block lie. What is reserved lies before them from compute capability 9.0 on, and elsewhere
+/// before that: here behind them.
+pub(crate) fn shared_layout(shape: &Shape, limits: Limits, shared: u32) -> SharedLayout {
+    let (start, size) = (limits.shared_start, limits.shared_reserved);
+    if !shape.uses_reserved_shared {
+        return SharedLayout {
+            start,
+            len: shared,
+            reserved: 0..0,
+        };
+    }
+    let at = match start {
+        0 => shared.next_multiple_of(limits.shared_unit),
+        _ => 0,
+    };
+    SharedLayout {
+        start: 0,
+        len: (start + shared).max(at + size),
+        reserved: at..at + size,
+    }
 }
 
 /// What a block takes of its SM.

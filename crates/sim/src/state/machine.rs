@@ -9,6 +9,7 @@ use crate::race::access::Geography;
 use crate::race::sync::Flags;
 use crate::rng::Rng;
 use heist_launch::{Dim3, Launch};
+use std::ops::Range;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
@@ -43,6 +44,8 @@ pub(crate) struct Machine {
     /// Bytes of a block's shared memory, and where they start in its stretch of the window.
     pub(crate) shared_len: u32,
     pub(crate) shared_start: u32,
+    /// Those of them that are reserved for the system, where the kernel names them.
+    pub(crate) shared_reserved: Range<u32>,
     /// The workspace of a cooperative grid's barrier; 0 for none.
     pub(crate) workspace: u64,
     /// Bytes that the stacks of warps have taken since they were launched.
@@ -116,6 +119,7 @@ impl Machine {
             contention: Default::default(),
             shared_len: self.shared_len,
             shared_start: self.shared_start,
+            shared_reserved: self.shared_reserved.clone(),
             workspace: self.workspace,
             grown: 0,
             changes: 0,
