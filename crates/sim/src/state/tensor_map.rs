@@ -8,6 +8,7 @@ use crate::race::access::{Geography, Scope};
 use crate::race::clock::{Agent, Clock, WarpClock};
 use heist_launch::{HostMaps, TensorElement, TensorMap};
 use rustc_hash::FxHashMap;
+use std::collections::{BTreeMap, VecDeque};
 use std::sync::Arc;
 
 /// The most axes of a map.
@@ -89,8 +90,8 @@ pub(crate) struct TensorMaps {
     of_host: Arc<HostMaps>,
     /// Those of the launch: its arguments, and what kernels make of others.
     list: Vec<Encoded>,
-    /// Fences that release maps which the kernel has written in global memory.
-    releases: Vec<Arc<Release>>,
+    /// Fences that release maps which the kernel has written in global memory, by their warps.
+    releases: BTreeMap<Agent, VecDeque<Arc<Release>>>,
     /// Fences that acquire the map at an address.
     acquires: FxHashMap<u64, Vec<Acquire>>,
 }
@@ -127,6 +128,8 @@ struct Acquire {
 
 /// Releases of one warp that are told apart.
 const MOST_RELEASES: usize = 64;
+/// Fences that acquire one map and are told apart.
+const MOST_ACQUIRES: usize = 4096;
 
 /// Why a map that the kernel has written may not be used yet.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -167,14 +170,9 @@ impl TensorMaps {
         scope: Scope,
         known: Clock,
     ) {
-        let own = |one: &&Arc<Release>| one.fence.agent == agent;
-        if self.releases.iter().filter(own).count() >= MOST_RELEASES
-            && let Some(oldest) = self
-                .releases
-                .iter()
-                .position(|one| one.fence.agent == agent)
-        {
-            self.releases.remove(oldest);
+        let own = self.releases.entry(agent).or_default();
+        if own.len() >= MOST_RELEASES {
+            own.pop_front();
         }
         let fence = Fence {
             agent,
@@ -182,13 +180,16 @@ impl TensorMaps {
             lanes,
             scope,
         };
-        self.releases.push(Arc::new(Release { fence, known }));
+        own.push_back(Arc::new(Release { fence, known }));
     }
 
     /// A fence of a lane that acquires the map at an address.
     pub(crate) fn acquire(&mut self, at: u64, clock: &WarpClock, lane: u8, scope: Scope) {
+        let heard = |agent: Agent| agent == clock.agent || clock.has_heard_of(agent, lane);
+        let warps = self.releases.iter().filter(|(agent, _)| heard(**agent));
         let known = |one: &&Arc<Release>| one.fence.is_known(clock, lane);
-        let behind: Vec<_> = self.releases.iter().filter(known).cloned().collect();
+        let behind = warps.flat_map(|(_, all)| all).filter(known);
+        let behind: Vec<_> = behind.cloned().collect();
         let fence = Fence {
             agent: clock.agent,
             clock: clock.now,
@@ -196,21 +197,22 @@ impl TensorMaps {
             scope,
         };
         let all = self.acquires.entry(at).or_default();
-        // An earlier one that brought the same is known to more.
+        // An earlier one of the lane that brought the same is known to more.
         let same = all.iter_mut().find(|one| {
+            let together = one.fence.clock == fence.clock || one.fence.lanes & fence.lanes != 0;
+            let mut pairs = one.behind.iter().zip(&behind);
             one.fence.agent == fence.agent
                 && one.fence.scope == scope
+                && together
                 && one.behind.len() == behind.len()
-                && one
-                    .behind
-                    .iter()
-                    .zip(&behind)
-                    .all(|(a, b)| Arc::ptr_eq(a, b))
+                && pairs.all(|(a, b)| Arc::ptr_eq(a, b))
         });
         match same {
-            Some(one) if one.fence.lanes & fence.lanes != 0 => {}
-            Some(one) if one.fence.clock == fence.clock => one.fence.lanes |= fence.lanes,
-            _ => all.push(Acquire { fence, behind }),
+            Some(one) => one.fence.lanes |= fence.lanes,
+            None => all.push(Acquire { fence, behind }),
+        }
+        if all.len() > MOST_ACQUIRES {
+            all.remove(0);
         }
     }
 
@@ -224,14 +226,14 @@ impl TensorMaps {
         geography: Geography,
     ) -> Option<Unready> {
         let mut why = Unready::NotAcquired;
-        for acquire in self.acquires.get(&at).into_iter().flatten() {
+        for acquire in self.acquires.get(&at).into_iter().flatten().rev() {
             if !acquire.fence.is_known(clock, lane) {
                 continue;
             }
             if why == Unready::NotAcquired {
                 why = Unready::NotReleased;
             }
-            for release in &acquire.behind {
+            for release in acquire.behind.iter().rev() {
                 if release.known.of(writer).covers(when, whose) {
                     let ends = [release.fence, acquire.fence];
                     let reaches =
