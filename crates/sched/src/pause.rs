@@ -71,9 +71,10 @@ const HEADER: u32 = LINE;
 /// Where in them it stands when the tile was left.
 const LEFT_AT: u32 = 2;
 
-/// A block's successor comes 1 to 2 us after it; one that comes so much later, in nanoseconds, had a visitor before it.
-const VISITED_NS: i32 = 3_500;
-/// How long a block at most counts as away that is back, in nanoseconds.
+/// A block's successor comes 1 to 3 us after it; one that comes so much later, in nanoseconds, had a visitor before it. Who is taken for one
+/// that was visited, and was not, keeps a visitor waiting; who is not, lets one block more leave.
+const VISITED_NS: i32 = 8_000;
+/// How long a block at most counts as away that is back, in nanoseconds: as long as a visitor's blocks end behind each other.
 const HELD_NS: u32 = 40_000;
 
 /// 64-bit words behind the control words: the queue, which slots are taken, the slots.

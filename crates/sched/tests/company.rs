@@ -292,7 +292,11 @@ fn pausing_in_roles(text: &str, tiles: u32) -> Pooled {
                         left.set(pause.left_if(step.get().lt(STEPS)));
                         counted.barrier().arrive();
                     });
-                    k.if_(left.get(), || pause.room().at(k.lane()).store(did.get()));
+                    k.if_(left.get(), || {
+                        // Whoever goes on with the tile waits for this, however long it takes.
+                        k.nanosleep(args.sleep);
+                        pause.room().at(k.lane()).store(did.get());
+                    });
                     k.if_(!left.get() & did.get().ne(STEPS), || {
                         args.runs.at(tile.x).atomic_add(1000u32);
                     });

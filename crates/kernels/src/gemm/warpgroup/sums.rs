@@ -36,6 +36,10 @@ impl<'k> Ends<'_, 'k> {
                     sums[0].wait_for_older(rows.len() as u32);
                 });
             });
+            if let Some(pingpong) = &self.pingpong {
+                // All stages have come, and the last products are on their way.
+                pingpong.turns.give();
+            }
         };
         match &self.pieces {
             None => multiply(),
@@ -53,10 +57,6 @@ impl<'k> Ends<'_, 'k> {
                     sums[0].wait_for_older(0);
                 },
             ),
-        }
-        if let Some(pingpong) = &self.pingpong {
-            // All stages have come, and the last products are on their way.
-            pingpong.turns.give();
         }
         let sums = sums.into_iter().map(WgmmaSums::finish).collect();
         self.consumer.release_last();
