@@ -35,12 +35,14 @@ impl<'k> Rings<'k> {
         let (warps, height) = (4 * GROUPS, shape.queries());
         Rings {
             kv: k.bulk_pipeline_of(1, (shape.tile("k", KEYS), shape.tile("v", KEYS)), warps),
-            queries: k.bulk_pipeline_of(
+            // Every lane gives these back: racecheck takes the numbers of the next rows, which threads read, for a race otherwise.
+            queries: k.bulk_pipeline_by_lanes(
                 STAGES,
                 (shape.tile("q", height), shape.numbers("level")),
                 warps,
+                1,
             ),
-            gradients: k.bulk_pipeline_of(
+            gradients: k.bulk_pipeline_by_lanes(
                 STAGES,
                 (
                     shape.tile("d_out", height),
@@ -48,6 +50,7 @@ impl<'k> Rings<'k> {
                     shape.numbers("step"),
                 ),
                 warps,
+                1,
             ),
         }
     }
@@ -251,7 +254,8 @@ impl<'p, 'k> Block<'p, 'k> {
     }
 
     /// Calls `body` with every block of queries that sees the tile, of each head that
-    /// shares its keys.
+    /// shares its keys: from that of the tile's own rows on, and around. So tiles that begin together
+    /// are at different queries, and do not wait for each other where they add to dQ.
     fn each_block(
         &self,
         args: &WarpgroupArgs<On<'k>>,
@@ -261,9 +265,12 @@ impl<'p, 'k> Block<'p, 'k> {
         let height = self.shape.queries();
         let QueryBlocks { begin, count } = place.blocks;
         let head = place.head * args.group;
+        let own = (place.reach.first_key / height).max(begin) - begin;
+        let skipped = (own % count.max(1)).named("skipped");
         self.k.for_range(head, head + args.group, |head| {
-            self.k.for_range(begin, begin + count, |block| {
-                let first = block * height;
+            self.k.for_range(skipped, skipped + count, |block| {
+                let block = block.lt(count).select(block, block - count);
+                let first = (begin + block) * height;
                 body(QueryBlock {
                     head,
                     first,
