@@ -289,14 +289,8 @@ impl Standing {
             // Replaced when everything is decoded.
             Special::Dynamic { addend, .. } => addend as u32,
             Special::Fixed(value) => value,
-            Special::Reserved(at) => {
-                let within = self.reserved + at;
-                SharedPlace {
-                    rank: self.rank(),
-                    within,
-                }
-                .address()
-            }
+            // Without the rank of the block in its cluster, on an H200 too.
+            Special::Reserved(at) => self.reserved + at,
             Special::Workspace { upper: true } => (self.workspace >> 32) as u32,
             Special::Workspace { upper: false } => self.workspace as u32,
         }
