@@ -389,28 +389,9 @@ impl TensorMap {
                 return Err(E::Dim { axis, dim });
             }
         }
-        let padded = self.element.is_padded();
-        if padded && (!self.dims[0].is_multiple_of(128) || self.box_dims[0] != 128) {
-            return Err(E::PaddedInner {
-                dim: self.dims[0],
-                extent: self.box_dims[0],
-            });
-        }
-        if padded
-            && (self.interleave != Interleave::None
-                || !matches!(self.swizzle, Swizzle::None | Swizzle::Bytes128))
-        {
-            return Err(E::PaddedLayout {
-                interleave: self.interleave,
-                swizzle: self.swizzle,
-            });
-        }
-        let align = if padded || self.interleave == Interleave::Bytes32 {
-            32
-        } else {
-            16
-        };
+        self.validate_padding()?;
         // Rows may lie over each other: the driver takes any stride, zero too.
+        let align = self.alignment();
         for (i, &stride) in self.strides.iter().enumerate() {
             if !stride.is_multiple_of(align) || stride >= 1 << 40 {
                 return Err(E::Stride {
@@ -433,6 +414,55 @@ impl TensorMap {
                 return Err(E::ElementStride { axis, step });
             }
         }
+        self.validate_inner_box()?;
+        if self.fill == Fill::Nan && !self.element.is_float() {
+            return Err(E::NanFill {
+                element: self.element,
+            });
+        }
+        if !self.offset.is_multiple_of(align) {
+            return Err(E::Offset {
+                offset: self.offset,
+                align,
+            });
+        }
+        Ok(())
+    }
+
+    /// What the start and the strides are multiples of, in bytes.
+    fn alignment(&self) -> u64 {
+        if self.element.is_padded() || self.interleave == Interleave::Bytes32 {
+            32
+        } else {
+            16
+        }
+    }
+
+    /// The rules for elements that are padded in shared memory.
+    fn validate_padding(&self) -> Result<(), TensorMapError> {
+        use TensorMapError as E;
+        if !self.element.is_padded() {
+            return Ok(());
+        }
+        if !self.dims[0].is_multiple_of(128) || self.box_dims[0] != 128 {
+            return Err(E::PaddedInner {
+                dim: self.dims[0],
+                extent: self.box_dims[0],
+            });
+        }
+        let swizzles = matches!(self.swizzle, Swizzle::None | Swizzle::Bytes128);
+        if self.interleave != Interleave::None || !swizzles {
+            return Err(E::PaddedLayout {
+                interleave: self.interleave,
+                swizzle: self.swizzle,
+            });
+        }
+        Ok(())
+    }
+
+    /// The rules for a row of the box: what the interleaving and the swizzle ask of its bytes.
+    fn validate_inner_box(&self) -> Result<(), TensorMapError> {
+        use TensorMapError as E;
         let inner = self.element.shared_bytes_of(u64::from(self.box_dims[0]));
         if self.interleave == Interleave::None && !inner.is_multiple_of(16) {
             return Err(E::InnerBox { inner });
@@ -446,21 +476,10 @@ impl TensorMap {
             Interleave::None => self.swizzle.span(),
             _ => None,
         };
-        if let Some(span) = span.filter(|span| inner > *span) {
-            return Err(E::SwizzleSpan { inner, span });
+        match span.filter(|span| inner > *span) {
+            Some(span) => Err(E::SwizzleSpan { inner, span }),
+            None => Ok(()),
         }
-        if self.fill == Fill::Nan && !self.element.is_float() {
-            return Err(E::NanFill {
-                element: self.element,
-            });
-        }
-        if !self.offset.is_multiple_of(align) {
-            return Err(E::Offset {
-                offset: self.offset,
-                align,
-            });
-        }
-        Ok(())
     }
 
     /// How many numbers the box has.

@@ -123,19 +123,7 @@ impl Form {
         let wrong = |text: String| Err(Wrong(text));
         let scaled = kind.is_scaled();
         let packed = matches!(kind, MmaKind::Mxf4 | MmaKind::Mxf4nvf4 { .. });
-        // What is zero in every descriptor of this class. Bit 12 of a packed one is a version of the
-        // sparsity in the CuTe DSL's, which says nothing here.
-        let reserved: u32 = match (scaled, packed) {
-            (false, _) => 1 << 6 | 1 << 23 | 1 << 29,
-            (true, false) => 0b11 | 1 << 3 | 1 << 6 | 0b111 << 24 | 1 << 31,
-            (true, true) => 0b11 | 1 << 3 | 1 << 6 | 0b11 << 15 | 0b111 << 24,
-        };
-        if bits & reserved != 0 {
-            return wrong(format!(
-                "bits {:#x} of the instruction descriptor are reserved and not zero",
-                bits & reserved
-            ));
-        }
+        check_reserved(scaled, packed, bits)?;
         if (field(bits, 2, 1) == 1) != usage.sparse {
             return wrong(
                 "the sparsity bit of the instruction descriptor does not agree with `.sp`"
@@ -177,13 +165,7 @@ impl Form {
                     .to_owned(),
             );
         }
-        let dense = match kind {
-            MmaKind::F16 => 16,
-            MmaKind::Tf32 => 8,
-            MmaKind::F8f6f4 | MmaKind::I8 | MmaKind::Mxf8f6f4 => 32,
-            MmaKind::Mxf4 | MmaKind::Mxf4nvf4 { .. } if deep => 96,
-            MmaKind::Mxf4 | MmaKind::Mxf4nvf4 { .. } => 64,
-        };
+        let dense = dense_depth(kind, deep);
         let form = Form {
             kind,
             m,
@@ -283,6 +265,33 @@ impl Form {
                 self.scale_ids
             )))
         }
+    }
+}
+
+/// What is zero in every descriptor of this class. Bit 12 of a packed one is a version of the
+/// sparsity in the CuTe DSL's, which says nothing here.
+fn check_reserved(scaled: bool, packed: bool, bits: u32) -> Result<(), Wrong> {
+    let reserved: u32 = match (scaled, packed) {
+        (false, _) => 1 << 6 | 1 << 23 | 1 << 29,
+        (true, false) => 0b11 | 1 << 3 | 1 << 6 | 0b111 << 24 | 1 << 31,
+        (true, true) => 0b11 | 1 << 3 | 1 << 6 | 0b11 << 15 | 0b111 << 24,
+    };
+    match bits & reserved {
+        0 => Ok(()),
+        set => Err(Wrong(format!(
+            "bits {set:#x} of the instruction descriptor are reserved and not zero"
+        ))),
+    }
+}
+
+/// How deep a dense product of this kind is: `K` in elements.
+fn dense_depth(kind: MmaKind, deep: bool) -> usize {
+    match kind {
+        MmaKind::F16 => 16,
+        MmaKind::Tf32 => 8,
+        MmaKind::F8f6f4 | MmaKind::I8 | MmaKind::Mxf8f6f4 => 32,
+        MmaKind::Mxf4 | MmaKind::Mxf4nvf4 { .. } if deep => 96,
+        MmaKind::Mxf4 | MmaKind::Mxf4nvf4 { .. } => 64,
     }
 }
 
