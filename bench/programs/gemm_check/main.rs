@@ -242,6 +242,29 @@ fn tiny_and_batches(small: bool) -> Vec<Case> {
             }
         }
     }
+    // Scales of blocks in larger tiles, in pairs, and with two sets of partial sums; one tile a block and several.
+    for (number, (shape, tiling)) in [
+        ("m=300 n=264 k=400", "wgmma:192x128x64/4"),
+        ("m=600 n=264 k=656", "wgmma:256x128x64/4"),
+        ("m=1100 n=520 k=528", "wgmma:256x128x64/4/cluster=2"),
+        ("m=70 n=200 k=912", "wgmma:64x128x64/6"),
+        (
+            "m=130 n=136 k=784",
+            "wgmma:128x64x64/4/split=2/cluster=depth",
+        ),
+        ("m=2003 n=1800 k=656", "wgmma:128x128x64/6"),
+        ("m=4000 n=2600 k=400", "wgmma:256x128x64/4"),
+        ("m=4101 n=2500 k=272", "wgmma:256x128x64/4/cluster=2"),
+        ("m=3001 n=2600 k=528", "wgmma:192x128x64/5"),
+    ]
+    .into_iter()
+    .enumerate()
+    {
+        if !small || number < 5 {
+            let told = format!("{shape} dtype=e4m3 scales=blocks config={tiling}");
+            cases.push(("gemm", told, None));
+        }
+    }
     for sums in ["levels", "fast"] {
         let told = format!("m=512 n=768 k=512 dtype=e4m3 scales=rows out=f32 sums={sums}");
         cases.push(("gemm", told, None));
@@ -427,6 +450,24 @@ fn groups(small: bool) -> Vec<Case> {
         if !small || number < 2 {
             let told = format!("rows=1,0,129,61,127,0,300 {rest} variant=wgmma-128x256");
             cases.push(("grouped-gemm", told, None));
+        }
+    }
+    // A tile for each of two warpgroups, registers that move once, scales of blocks.
+    for (number, rest) in [
+        "rows=40,600,0,1001,96,168 n=2048 k=72 config=wgmma:128x192x64/5/pingpong",
+        "rows=40,600,0,1001,96,168 n=2048 k=200 dtype=e4m3 scales=blocks config=wgmma:128x128x64/6",
+        "rows=40,600,0,1001,96,168 n=2056 k=1032 config=wgmma:64x256x64/5/pingpong",
+        "rows=40,600,0,1001,96,168 n=2048 k=1024 layout=nn config=wgmma:128x160x64/5/pingpong",
+        "rows=40,1600,0,2001,96,168 n=2048 k=528 config=wgmma:256x160x64/4",
+        "rows=40,1600,0,2001,96,168 n=1160 k=528 dtype=e4m3 scales=blocks config=wgmma:256x128x64/4",
+        "rows=40,1600,0,2001,96,168 n=1160 k=784 dtype=e4m3 scales=blocks config=wgmma:192x128x64/5",
+        "rows=40,1600,0,2001,96,168 n=1160 k=784 dtype=e4m3 scales=rows config=wgmma:128x192x64/4",
+    ]
+    .into_iter()
+    .enumerate()
+    {
+        if !small || number < 2 {
+            cases.push(("grouped-gemm", rest.to_owned(), None));
         }
     }
     if !small {

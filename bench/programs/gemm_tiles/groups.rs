@@ -51,24 +51,51 @@ fn grouped_problems() -> Vec<(String, Grouped)> {
     cases.into_iter().map(problem).collect()
 }
 
-/// Writes every variant that takes a grouped problem, and the one that is chosen.
+/// Tile shapes of groups besides the chosen one: rows, columns, stages, and whether two warpgroups have one each.
+const WIDE: [(u32, u32, u32, bool); 8] = [
+    (128, 256, 4, false),
+    (256, 192, 3, false),
+    (256, 160, 4, false),
+    (256, 128, 4, false),
+    (192, 192, 4, false),
+    (128, 192, 5, true),
+    (128, 160, 5, true),
+    (64, 256, 5, true),
+];
+
+/// Writes what is chosen for a grouped problem, and other tile shapes.
 pub(super) fn groups(directory: &Path) -> Result<(), Box<dyn std::error::Error>> {
     let (mut written, mut all) = (BTreeMap::new(), Vec::new());
     for (name, problem) in grouped_problems() {
         let Shapes::Rows { rows, n, k } = &problem.shapes else {
             continue;
         };
-        let chosen = grouped::FAMILY.choose(None, &problem, H200)?.name();
-        let mut arms = Vec::new();
-        for variant in grouped::FAMILY.variants {
-            if ["mma-128-small", "mma-128-deep", "mma-64-small"].contains(&variant.name()) {
-                continue;
-            }
-            if variant.suits(&problem, H200).is_ok() {
-                let job = variant.job(&problem, None, H200)?;
-                let mark = if variant.name() == chosen { "*" } else { "" };
-                let name = format!("{}{mark}", variant.name());
-                arms.push(describe(&name, &job, directory, &mut written)?);
+        let chosen = grouped::FAMILY.choose(None, &problem, H200)?;
+        let job = chosen.job(&problem, None, H200)?;
+        let mut arms = vec![describe("chosen", &job, directory, &mut written)?];
+        for (rows, cols, stages, pingpong) in WIDE {
+            let turns = if pingpong { 1 } else { 0 };
+            let words = [
+                ("rows", rows),
+                ("cols", cols),
+                ("depth", 64),
+                ("stages", stages),
+                ("blocks", 1),
+                ("pingpong", turns),
+            ];
+            let words = words.map(|(name, number)| (name, number.to_string()));
+            match problem.tuned(&Candidate::new(words), H200) {
+                Ok(plan) => {
+                    let mark = if pingpong { "/pingpong" } else { "" };
+                    let name = format!("{rows}x{cols}/{stages}{mark}");
+                    arms.push(describe(
+                        &name,
+                        &plan.job(|_| None),
+                        directory,
+                        &mut written,
+                    )?);
+                }
+                Err(why) => eprintln!("{name}, {rows}x{cols}: {why}"),
             }
         }
         all.push(json!({ "name": name, "rows": rows, "n": n, "k": k, "arms": arms }));
@@ -219,9 +246,14 @@ pub(super) fn scaled(directory: &Path) -> Result<(), Box<dyn std::error::Error>>
             (64, 192, 6, 1),
             (128, 64, 8, 1),
             (128, 128, 6, 1),
+            (128, 192, 4, 1),
+            (192, 128, 5, 1),
+            (256, 128, 4, 1),
         ] {
-            let (name, job) = tiled(&problem, [rows, cols, stages, blocks])?;
-            arms.push(describe(&name, &job, directory, &mut written)?);
+            match tiled(&problem, [rows, cols, stages, blocks]) {
+                Ok((name, job)) => arms.push(describe(&name, &job, directory, &mut written)?),
+                Err(why) => eprintln!("{name}, {rows}x{cols}: {why}"),
+            }
         }
         let (rows, room, n, k) = match &problem.shapes {
             Shapes::Rows { rows, n, k } => (rows, 0, n, k),

@@ -114,6 +114,9 @@ fn a_scale_belongs_to_its_block() {
         "wgmma:192x128x64/3",
         "wgmma:128x128x64/3/split=2/cluster=depth",
         "wgmma:128x128x64/3/cluster=2",
+        // Two copies bring the scales of 256 rows.
+        "wgmma:256x128x64/3",
+        "wgmma:256x128x64/3/cluster=2",
         "wgmma:64x32x64/3/swapped",
     ] {
         let tiling: Tiling = tiling.parse().expect("a tile shape");
@@ -127,22 +130,32 @@ fn a_scale_belongs_to_its_block() {
 
 #[test]
 fn blocks_that_take_several_tiles_of_few_steps() {
-    // Six tiles of two steps, in five stages.
-    right(problem(400, 260, 208, Scales::Blocks), "wgmma:192x128x64/5");
+    // Six tiles of two steps, in five stages; four of 256 rows; and of 128 x 128, with two sets of partial sums, an odd and an even number of steps.
+    for (m, k, tiling) in [
+        (400, 208, "wgmma:192x128x64/5"),
+        (300, 208, "wgmma:256x128x64/4"),
+        (200, 336, "wgmma:128x128x64/5"),
+        (200, 512, "wgmma:128x128x64/3"),
+    ] {
+        right(problem(m, 260, k, Scales::Blocks), tiling);
+    }
 }
 
 #[test]
-fn three_warpgroups_multiply_by_scales_of_blocks_in_many_waves() {
+fn larger_tiles_multiply_by_scales_of_blocks_in_many_waves() {
     let (_, target) = common::device("h200");
-    let three = "wgmma:192x128x64/5";
-    // Each measured ahead of 128 x 128 and of 128 x 192 by 3% and more, but the last, which has two waves in either.
+    let (three, pairs) = ("wgmma:192x128x64/5", "wgmma:256x128x64/4/cluster=2");
+    // Each measured ahead of the others by 3% and more: three warpgroups, pairs of 256 rows, and 128 x 128 where larger ones lie outside.
     for (m, n, k, tiles) in [
         (8192, 8192, 8192, three),
-        (4096, 7168, 2048, three),
-        (4096, 24576, 1536, three),
-        (4096, 32768, 512, three),
+        (2048, 2112, 7168, three),
+        (352, 13568, 2816, three),
         (1024, 2112, 7168, three),
-        (1024, 4096, 7168, "wgmma:128x128x64/6"),
+        (4096, 4096, 4096, pairs),
+        (4096, 7168, 2048, pairs),
+        (1024, 4096, 7168, pairs),
+        (512, 7168, 16384, pairs),
+        (364, 8576, 6272, "wgmma:128x128x64/6"),
     ] {
         let problem = problem(m, n, k, Scales::Blocks);
         let chosen = FAMILY.choose(None, &problem, target).expect("one");

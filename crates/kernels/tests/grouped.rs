@@ -3,14 +3,15 @@
 mod common;
 
 use heist_builder::Arch;
-use heist_kernels::Target;
 use heist_kernels::gemm::{Config, Input, Layout, Output};
 use heist_kernels::grouped::{
     BadTile, FAMILY, Group, Grouped, Wrong, job_with, prepared, schedule,
 };
+use heist_kernels::{Target, Tuned};
 use heist_launch::{Buffer, Dim3};
 use heist_run::Settings;
 use heist_sched::{Schedule, TileSource};
+use heist_tune::Candidate;
 
 const TINY: &str = "32x32x32/16x16/3";
 /// Tiles of which few rows have code of their own.
@@ -286,6 +287,7 @@ fn groups_on_warpgroups() {
             (TileSource::Ticket, 2, "1x1", true),
             (TileSource::Ticket, 1, "1x1", false),
             (TileSource::Ticket, 4, "1x2", true),
+            (TileSource::Ticket, 2, "1x2", false),
             (TileSource::Ticket, 132, "2x2", true),
             (TileSource::Static, 1, "1x1", false),
             (TileSource::Static, 2, "1x1", true),
@@ -307,6 +309,50 @@ fn groups_on_warpgroups() {
             );
         }
     }
+}
+
+/// Tiles of which each of two warpgroups has one, and registers that move once: in loops of their own, where some groups are empty
+/// and tiles of the launch stand for several.
+#[test]
+fn warpgroups_with_a_tile_of_a_group_each() {
+    let (device, mut target) = common::device("h200");
+    target.sms = 1;
+    for (rows, cols, stages, pingpong) in [
+        (64u32, 96u32, 4u32, 1u32),
+        (128, 96, 3, 1),
+        (64, 64, 2, 1),
+        (256, 96, 3, 0),
+    ] {
+        for k in [72, 200] {
+            let problem = Grouped::rows(vec![70, 0, 129, 1, 64], 200, k, Input::Bf16, Output::Bf16);
+            let words = [
+                ("rows", rows),
+                ("cols", cols),
+                ("depth", 64),
+                ("stages", stages),
+                ("pingpong", pingpong),
+            ];
+            let words = words.map(|(name, number)| (name, number.to_string()));
+            let plan = problem.tuned(&Candidate::new(words), target);
+            let plan = plan.expect("a plan");
+            let mut prepared = prepared(plan.job(|_| None), problem.clone(), 5);
+            common::run(&mut prepared.job, &device, &Settings::default());
+            let difference = (prepared.verify)(&prepared.job).expect("a comparison");
+            assert!(
+                difference.within(2e-3),
+                "{problem} {rows}x{cols}: {difference}"
+            );
+        }
+    }
+    // Blocks that do anything else have no loops of their own, and so no such tiles.
+    let problem = Grouped::rows(vec![70, 3], 200, 72, Input::Bf16, Output::Bf16);
+    let tiles = "config=wgmma:64x96x64/4/pingpong rows=70,3 n=200 k=72";
+    let words = heist_kernels::catalogue::Settings::from_words(tiles.split(' ')).expect("words");
+    let groups = heist_kernels::catalogue::entry("grouped-gemm").expect("it is there");
+    let asked: Schedule = "ticket late until-asked".parse().expect("a schedule");
+    let told = groups.prepare(&words, Some(&asked), target).map(|_| ());
+    let told = told.expect_err("no loops").to_string();
+    assert!(told.contains("in a loop of their own"), "{problem}: {told}");
 }
 
 /// Runs groups on the tensor cores of a simulated B200 with few multiprocessors.

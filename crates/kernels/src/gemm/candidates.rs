@@ -13,8 +13,12 @@ use crate::family::Target;
 
 /// The largest tiles.
 pub(crate) const LARGE: Tiling = Tiling::new(128, 256, 64, 4);
-/// The tiles of three warpgroups for scales of blocks.
-const SHARED: Tiling = Tiling::new(192, 128, 64, 5);
+/// Larger tiles for scales of blocks: of three warpgroups, and of two that have twice 64 rows each.
+const SCALED: [Tiling; 3] = [
+    Tiling::new(192, 128, 64, 5),
+    Tiling::new(256, 128, 64, 4),
+    Tiling::new(256, 128, 64, 4).cluster(Cluster::Below),
+];
 
 fn majors(problem: &Gemm, swapped: bool) -> [Major; 2] {
     let (a, b) = (problem.layout.a(), problem.layout.b());
@@ -170,7 +174,10 @@ pub(super) fn candidates(problem: &Gemm, target: Target) -> Vec<Tiling> {
     let mut shapes = swapped_shapes(problem, target);
     shapes.extend(plain_shapes(problem, target));
     shapes.extend(pingpong_shapes(problem, target));
-    shapes.push(SHARED);
+    if problem.scales == Scales::Blocks {
+        let others = SCALED.into_iter().filter(|tiling| !shapes.contains(tiling));
+        shapes.extend(others.collect::<Vec<_>>());
+    }
     shapes.retain(|tiling| suits(problem, tiling, target));
     let shared = |tiling| in_shares(problem, tiling, target);
     shapes.into_iter().flat_map(shared).collect()
@@ -226,23 +233,21 @@ fn suits(problem: &Gemm, tiling: &Tiling, target: Target) -> bool {
     let clusters = tiling.cluster == Cluster::Alone
         || waves(problem, tiling, target) <= MANY_WAVES
         || astride(problem) > 0.0;
-    // With scales of blocks tiles of 128 x 128 ask L2 for all that it gives. Three warpgroups that share their columns ask for a sixth less:
-    // 8192 cubed 1.14 times as fast. So they are at every depth, since the copies of a tile begin before the last one has ended: with
-    // 512 of the depth 192 x 128 took 0.92 of the time of 128 x 128 over 4096 x 32768, and 1.23 of it where they did not.
-    let shares = *tiling == SHARED;
-    let shares_suit = !shares || adds(problem, target);
-    // In two levels the two halves of 256 rows wait for each other: 0.79 of cuBLAS's speed
-    // at 8192 where 128 rows have 0.92. Nor do clusters help there: 8192 cubed in blocks has 0.71 of cuBLAS's speed in pairs, 0.84 alone.
+    // With scales of blocks tiles of 128 x 128 ask L2 and shared memory for all that these give. Larger ones ask for a sixth or a fourth less, and pairs
+    // of the largest for half: 4096 cubed has 0.97 of cuBLAS's speed in 128 x 128, 0.95 in 256 x 128 and 1.03 in pairs of it.
+    let scaled = SCALED.contains(tiling) && adds(problem, target);
+    let in_pair = tiling.cluster == Cluster::Alone || problem.m > tiling.rows;
+    // In two levels without scales the two halves of 256 rows wait for each other: 0.79 of cuBLAS's speed
+    // at 8192 where 128 rows have 0.92. Nor do clusters help elsewhere: 128 x 128 in pairs took up to 1.4 times as long.
     let levels = !problem.in_levels()
         || !tiling.pingpong
-            && (tiling.rows <= 128 || shares)
-            && tiling.cluster.count() == 1
+            && (scaled && in_pair || tiling.rows <= 128 && tiling.cluster.count() == 1)
             && fits_levels(problem.scales, tiling).is_ok();
     // Two warpgroups that store in turns hide their stores, which the model does not know: 128 x 256 was 1.15 to 1.3 times as fast as
     // two blocks of 64 x 128.
     let in_turns = problem.input.is_tiny() && !problem.in_levels() && problem.k <= IN_TURNS;
     let blocks = !in_turns || tiling.blocks == 1 || waves(problem, &LARGE, target) <= 1;
-    clusters && shares_suit && levels && blocks
+    clusters && levels && blocks
 }
 
 /// The same tiles with their depth in one share, and in as many as may help: in memory, or among a cluster's blocks.

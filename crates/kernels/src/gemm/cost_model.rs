@@ -57,6 +57,8 @@ pub struct Costs {
     pub alone: f64,
     /// Cycles of a step besides.
     pub beat: f64,
+    /// As many more where one warpgroup multiplies: nobody else's products go on while it waits for its stage.
+    pub single: f64,
     /// How much more a row astride of lines costs L2.
     pub astride: f64,
     /// How much more it costs the copy engine.
@@ -120,12 +122,13 @@ pub const H200: Costs = Costs {
     far: 451.6,
     alone: 0.8966,
     beat: 1.124,
+    single: 20.0,
     astride: 1.091,
     row_astride: 0.7795,
     sectors: 3.306,
     row_sectors: 1.863,
     apart: 0.1711,
-    lockstep: 0.15,
+    lockstep: 0.35,
     first: 495.9,
     tile: 1622.0,
     tile_rows: 18.27,
@@ -253,8 +256,12 @@ fn time_of(problem: &Gemm, tiling: &Tiling, target: Target, costs: &Costs, missi
         bytes: problem.work().bytes * missing,
         missing,
         added: match adds(problem, target) && !tiling.swapped {
-            true => ADDED * (f64::from(tiling.cols) / 128.0).max(1.0),
+            true => added(tiling),
             false => 0.0,
+        },
+        shown: match adds(problem, target) {
+            true => SHOWN,
+            false => 1.0,
         },
         cut: match tiling.tail {
             false => None,
@@ -371,6 +378,8 @@ struct Load {
     missing: f64,
     /// Cycles that a step takes longer, where its sums are multiplied by scales.
     added: f64,
+    /// The part of a tile's own cycles that no other tile's products hide.
+    shown: f64,
     /// How the last tiles are cut.
     cut: Option<Tail>,
     /// The part of rows that do not start with a line.
@@ -413,7 +422,12 @@ impl Load {
                 Cluster::Depth => costs.apart * active / f64::from(target.sms),
                 _ => 0.0,
             };
-            beside(parts, PARTS) * (1.0 + apart) + costs.beat + self.added
+            let single = if tiling.groups() * tiling.blocks == 1 {
+                costs.single
+            } else {
+                0.0
+            };
+            beside(parts, PARTS) * (1.0 + apart) + costs.beat + single + self.added
         };
         // Blocks on one multiprocessor share all of that, but not the latency.
         let (sms, blocks) = (f64::from(target.sms), f64::from(tiling.blocks));
@@ -452,7 +466,7 @@ impl Load {
             cycles += wave((rest / sms).ceil(), rest.min(sms));
             waves += 1.0;
         }
-        cycles += (waves - 1.0) * (tile - next);
+        cycles += (waves - 1.0) * (tile - next) * self.shown;
         let moved = self.bytes / 1e6 / costs.memory;
         let first = (tile + costs.first * self.missing) / costs.clock;
         beside([cycles / costs.clock, moved], MEMORY) + first + costs.launch
@@ -465,8 +479,27 @@ pub(super) fn adds(problem: &Gemm, target: Target) -> bool {
     blocks && tiles(problem, &Tiling::new(128, 128, 64, 6)) > target.sms.into()
 }
 
-/// Cycles in which no product runs in a step that ends with scales, in tiles of 128 x 128 as in those of 192 x 128: from
-/// times of 29 shapes on an H200. A thread adds up half as many sums as a tile has columns, so wider tiles take longer in proportion: with the
-/// same products and bytes, 128 x 192 took 1.05 times as long as 192 x 128 (it was slower in 63 of 67 pairs of times, in
-/// three runs with other loops; 1.09 where the depth is 7168 and more). Below 128 columns it is the wait for the products: 128 x 64 took no less.
-const ADDED: f64 = 250.0;
+/// Cycles that a step takes longer which ends with scales. A thread adds up half as many sums as a tile has columns, for each 64 rows of its warpgroup. Three warpgroups
+/// hide most of that behind each other's products, one none of it, and pairs of blocks wait less for their copies. From times of 21 shapes in five tiles on an H200, each
+/// beside the others of its shape: fitted to either half of them the choice in the other took 1.009 and 1.024 of the best.
+pub(crate) fn added(tiling: &Tiling) -> f64 {
+    let sums = (f64::from(tiling.cols) / 128.0).max(1.0)
+        * f64::from(tiling.rows / tiling.sharing())
+        / 64.0;
+    let each = match tiling.groups() {
+        1 => 120.0,
+        // A step of half the products waits for them as long.
+        2 if tiling.cols < 128 => 120.0,
+        2 => 57.0,
+        _ => 26.0,
+    };
+    let waits = if tiling.cluster.count() > 1 {
+        0.54
+    } else {
+        1.0
+    };
+    each * sums * waits
+}
+
+/// What is left there of a tile's own cycles: with loops for each role the next tile's products begin meanwhile.
+const SHOWN: f64 = 0.35;

@@ -48,8 +48,8 @@ pub(crate) use buffers::over_operands;
 pub use choose::ranked;
 
 pub use config::Config;
-pub(crate) use cost_model::off_lines;
 pub use cost_model::{Costs, H200, times_at};
+pub(crate) use cost_model::{added as added_by_scales, off_lines};
 pub use entry::prepared;
 pub(crate) use entry::{GemmEntry, lost};
 pub(crate) use epilogue::{Finish, Placed, Stored, To};
@@ -66,4 +66,4 @@ pub(crate) use reference::random_scales;
 pub(crate) use scales::{BLOCK as SCALE_BLOCK, BlockScales, CopiedScales, maps as scale_maps};
 pub use tiling::{Cluster, Tiling};
 pub use variant::{FAMILY, job_with, job_with_tiling, schedule};
-pub(crate) use wgmma::{element as tensor_element, fits_levels, uncopyable};
+pub(crate) use wgmma::{element as tensor_element, fits_levels, takes_tile_after_tile, uncopyable};

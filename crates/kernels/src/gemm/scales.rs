@@ -65,18 +65,25 @@ const LEAST: u32 = 4;
 /// Scales in 128 bytes: the copies of a stage begin at multiples of them.
 const APART: u32 = 32;
 
+/// Rows of A whose scales one copy brings, of a tile of so many: a box has at most 256 elements.
+const fn copied_rows(rows: u32) -> u32 {
+    if rows + LEAST > 256 { rows / 2 } else { rows }
+}
+
+/// From where one copy begins to where the next one does, in a stage.
+const fn copied_apart(rows: u32) -> u32 {
+    (copied_rows(rows) + LEAST).next_multiple_of(APART)
+}
+
 /// Where the scales of B begin behind those of A's rows in a stage.
 const fn behind(rows: u32) -> u32 {
-    (rows + LEAST).next_multiple_of(APART)
+    rows / copied_rows(rows) * copied_apart(rows)
 }
 
 /// Floats that a stage of such tiles has room for, for their scales.
 pub(crate) const fn floats(rows: u32, cols: u32) -> u32 {
     behind(rows) + across(cols) * APART
 }
-
-/// The most rows of a tile whose scales are copied: a box has at most 256 elements.
-pub(crate) const MOST_ROWS: u32 = 192;
 
 /// The maps of scales that are copied: of `counts` in all, for tiles of so many rows.
 pub(crate) fn maps(counts: [usize; 2], rows: u32) -> [Arg; 2] {
@@ -91,7 +98,7 @@ pub(crate) fn maps(counts: [usize; 2], rows: u32) -> [Arg; 2] {
         ))
     };
     [
-        map("scale_a", counts[0], rows + LEAST),
+        map("scale_a", counts[0], copied_rows(rows) + LEAST),
         map("scale_b", counts[1], LEAST),
     ]
 }
@@ -207,8 +214,12 @@ impl<'k> BlockScales<'k> {
     ) {
         let [a, b] = copied.maps;
         let whole = |at: Val<'k, u32>| [(at & !(LEAST - 1)).cast::<i32>()];
-        let from = whole(self.of_a(copied, row, block));
-        copies.copy_tensor(to.part(0, rows + LEAST), a, from);
+        let each = copied_rows(rows);
+        for part in 0..rows / each {
+            let from = whole(self.of_a(copied, row + part * each, block));
+            let to = to.part(part * copied_apart(rows), each + LEAST);
+            copies.copy_tensor(to, a, from);
+        }
         for number in 0..across(cols) {
             let from = whole(self.of_b(copied, col + number * chunk(cols), block));
             let to = to.part(behind(rows) + number * APART, LEAST);
@@ -229,6 +240,11 @@ impl<'k> BlockScales<'k> {
         let k = down.kernel();
         let within = |at: Val<'k, u32>| at & (LEAST - 1);
         let own = down + (k.warp_uniform() & 3) * 16 + (k.lane() >> 2);
+        let each = copied_rows(rows);
+        let own = match rows == each {
+            true => own,
+            false => own + down / each * (copied_apart(rows) - each),
+        };
         let own = from.at(own + within(self.of_a(copied, row, block)));
         let of_a = [0, 8].map(|further| own.at(further).load());
         let of_b = (0..across(cols)).map(|number| {
@@ -256,6 +272,33 @@ impl<'k> BlockScales<'k> {
     }
 }
 
+/// Factors that came with a stage which is multiplied meanwhile.
+pub(crate) struct Kept<'k> {
+    values: Vec<[Var<'k, f32>; 2]>,
+    chunk: u32,
+}
+
+impl<'k> Kept<'k> {
+    /// For tiles of so many columns.
+    pub(crate) fn new(k: &Kernel<'k>, cols: u32) -> Kept<'k> {
+        let each = (0..across(cols)).map(|_| [0, 1].map(|_| k.var(0.0f32)));
+        Kept {
+            values: each.collect(),
+            chunk: chunk(cols),
+        }
+    }
+
+    /// What was kept.
+    pub(crate) fn factors(&self) -> Factors<'k> {
+        let of = |rows: &[Var<'k, f32>; 2]| rows.map(Var::get).into();
+        Factors {
+            products: self.values.iter().map(of).collect(),
+            chunk: self.chunk,
+            swapped: false,
+        }
+    }
+}
+
 /// Products of scales of rows and columns.
 pub(crate) struct Factors<'k> {
     /// For each scale of columns, its products with those of the rows.
@@ -266,6 +309,16 @@ pub(crate) struct Factors<'k> {
 }
 
 impl<'k> Factors<'k> {
+    /// Keeps them until the next are.
+    pub(crate) fn keep(&self, to: &Kept<'k>) {
+        let all = self.products.iter().flatten();
+        to.values
+            .iter()
+            .flatten()
+            .zip(all)
+            .for_each(|(kept, new)| kept.set(*new));
+    }
+
     /// Those of block `index` of 8 columns.
     pub(crate) fn block(&self, index: usize) -> [Val<'k, f32>; 4] {
         match self.swapped {

@@ -273,12 +273,12 @@ impl Tiling {
         self.movable().filter(|_| !fits)
     }
 
-    /// Sets of partial sums, where blocks have scales: two if a thread starts with registers for them. Then it adds one up
-    /// while the tensor cores work on the other. Registers that move cost more than that gains: tiles of 128 x 128, whose two
-    /// warpgroups keep the tensor cores busy anyway, took 1.02 to 1.18 times as long.
+    /// Sets of partial sums, where blocks have scales: two if a thread can have registers for them. Then it adds one up
+    /// while the tensor cores work on the other: tiles of 128 x 128 took 0.97 of the time. Where registers would move from tile to tile
+    /// they took 1.02 to 1.18 times as long.
     pub(crate) fn parts(&self) -> u32 {
         let alone = self.rows / self.sharing() == GROUP_ROWS && self.depth == SPAN && !self.swapped;
-        1 + u32::from(alone && self.sums() + self.cols + BESIDES <= self.registers())
+        1 + u32::from(alone && self.sums() + self.cols + BESIDES <= self.most())
     }
 
     /// Registers that a thread that multiplies can have.
@@ -302,11 +302,9 @@ impl Tiling {
         self.stages * (rows * SPAN * 2 + 16)
     }
 
-    /// Whether scales of blocks come with their stage ([`CopiedScales`](super::scales::CopiedScales)): where a thread has few of them, and waits for its products
-    /// before it adds them up.
+    /// Whether scales of blocks come with their stage ([`CopiedScales`](super::scales::CopiedScales)): where a thread has few of them.
     pub(crate) fn copies_scales(&self) -> bool {
-        let few = self.rows <= scales::MOST_ROWS && self.depth == SPAN;
-        few && !self.swapped && self.parts() == 1
+        self.depth == SPAN && !self.swapped
     }
 
     /// Rows of [`SPAN`] elements that each stage has for its scales then: a multiple of 8, so that operands stay aligned.

@@ -72,6 +72,8 @@ pub(crate) struct Ends<'p, 'k> {
     pieces: Option<Pieces<'k>>,
     /// Whether the next launch may begin once this block has issued its last copies.
     lets_next: bool,
+    /// Whether registers move once a block, or could, and not from tile to tile.
+    moves_once: bool,
     /// Two warpgroups store one after the other, where they may be a tile apart.
     turns: Option<Turns<'k>>,
     /// Where each of two warpgroups has a tile of its own (ping-pong).
@@ -85,7 +87,7 @@ pub(crate) struct Factors<'k> {
     pub(crate) right: Side<'k>,
     /// Where the left one's rows are, in a ring that gathers them.
     pub(crate) gather: Option<Gather<'k>>,
-    /// What comes with each stage besides.
+    /// The scales of blocks, where there are any ([`Levels::Scaled`]).
     pub(crate) scales: Option<BlockScales<'k>>,
     /// The first step, in stages.
     pub(crate) from: Val<'k, u32>,
@@ -114,15 +116,14 @@ pub(crate) enum Role {
 }
 
 /// How the products of a tile are added.
-// It is copied a few times while a kernel is built, and never kept.
-#[allow(clippy::large_enum_variant)]
-#[derive(Clone, Copy)]
-pub(crate) enum Levels<'k> {
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Levels {
     /// By the tensor cores.
     One,
-    /// A part of the depth by the tensor cores; then these sums in f32. Parts are 128 bytes where
-    /// blocks have scales, which their sums are multiplied by, and four times as many where not.
-    Two(Option<BlockScales<'k>>),
+    /// A part of the depth by the tensor cores; then these sums in f32.
+    Two,
+    /// The same in parts of 128 bytes, whose sums are multiplied by the scales of their blocks.
+    Scaled,
 }
 
 impl<'p, 'k> Ends<'p, 'k> {
@@ -146,6 +147,7 @@ impl<'p, 'k> Ends<'p, 'k> {
             group: k.warp_uniform() / 4,
             pieces: None,
             lets_next: false,
+            moves_once: false,
             turns: None,
             pingpong: None,
         }
@@ -171,32 +173,25 @@ impl<'p, 'k> Ends<'p, 'k> {
         Ends { lets_next, ..self }
     }
 
+    /// The same where registers move once a block, or could: each role has a loop of its own, or a block has one tile.
+    pub(crate) fn moving_once(self, moves_once: bool) -> Ends<'p, 'k> {
+        Ends { moves_once, ..self }
+    }
+
     /// The same, and tiles can be left half done, unless rows are gathered.
     pub(crate) fn pausing(self, pause: Option<Pause<'k>>) -> Ends<'p, 'k> {
         let pieces = pause.map(|pause| Pieces::new(&self.k, &self.tiling, pause));
         Ends { pieces, ..self }
     }
 
-    /// One tile: `store` receives 64 rows of a warpgroup's accumulators, the first of these
+    /// One tile, in warps of one role where each has a loop of its own: `store` receives 64 rows of a warpgroup's accumulators, the first of these
     /// rows in the tile, and what `ahead` read for them before the products. `next` begins the next
     /// tile, in the thread that copies, where that one is known.
     pub(crate) fn tile<H: WgmmaInput, A: Copy>(
         &self,
-        factors: Factors<'k>,
-        levels: Levels<'k>,
-        next: &dyn Fn(),
-        ahead: impl Fn(Val<'k, u32>) -> A,
-        store: impl Fn(&WgmmaResult<'k>, Val<'k, u32>, A),
-    ) {
-        self.tile_as::<H, A>(Role::Both, factors, levels, next, ahead, store);
-    }
-
-    /// The same for warps of one role, where each has a loop of its own.
-    pub(crate) fn tile_as<H: WgmmaInput, A: Copy>(
-        &self,
         role: Role,
         factors: Factors<'k>,
-        levels: Levels<'k>,
+        levels: Levels,
         next: &dyn Fn(),
         ahead: impl Fn(Val<'k, u32>) -> A,
         store: impl Fn(&WgmmaResult<'k>, Val<'k, u32>, A),
@@ -252,15 +247,20 @@ impl<'p, 'k> Ends<'p, 'k> {
     }
 
     /// Sets of partial sums besides those of a tile.
-    fn parts(&self, levels: Levels<'k>) -> u32 {
+    fn parts(&self, levels: Levels) -> u32 {
         match levels {
             Levels::One => 0,
-            Levels::Two(Some(_)) if self.pieces.is_none() => self.tiling.parts(),
-            Levels::Two(_) => 1,
+            Levels::Scaled if self.pieces.is_none() && self.has_room() => self.tiling.parts(),
+            Levels::Two | Levels::Scaled => 1,
         }
     }
 
-    fn moved(&self, levels: Levels<'k>) -> Option<Registers> {
+    /// Whether a thread has the registers that it could have, or starts with those for two sets of partial sums.
+    fn has_room(&self) -> bool {
+        self.moves_once || self.tiling.moved(2).is_none()
+    }
+
+    fn moved(&self, levels: Levels) -> Option<Registers> {
         self.tiling.moved(self.parts(levels))
     }
 
@@ -268,7 +268,7 @@ impl<'p, 'k> Ends<'p, 'k> {
     ///
     /// [`TileLoop::each_in_roles`]: heist_sched::TileLoop::each_in_roles
     /// What the thread that copies has to do besides takes so many registers at `least`.
-    pub(crate) fn move_registers(&self, levels: Levels<'k>, role: Role, least: u32) {
+    pub(crate) fn move_registers(&self, levels: Levels, role: Role, least: u32) {
         // The last tiles' pieces take more registers.
         let cut = self.tiling.tail.then(|| self.tiling.movable()).flatten();
         let moved = self.moved(levels).or(cut);
@@ -284,7 +284,7 @@ impl<'p, 'k> Ends<'p, 'k> {
     fn multiply_tile<H: WgmmaInput, A: Copy>(
         &self,
         factors: Factors<'k>,
-        levels: Levels<'k>,
+        levels: Levels,
         ahead: impl Fn(Val<'k, u32>) -> A,
         store: impl Fn(&WgmmaResult<'k>, Val<'k, u32>, A),
     ) {
@@ -293,15 +293,15 @@ impl<'p, 'k> Ends<'p, 'k> {
         let places = self.places();
         let read: Vec<_> = places.iter().map(|row| ahead(*row)).collect();
         let factors = self.left_of(factors);
-        let sums = match levels {
-            Levels::One => self.in_one_level::<H>(factors, &places),
-            Levels::Two(None) if places.len() == 1 => {
+        let sums = match (levels, factors.scales) {
+            (Levels::One, _) => self.in_one_level::<H>(factors, &places),
+            (Levels::Two, _) if places.len() == 1 => {
                 vec![self.in_parts::<H>(factors, places[0])]
             }
-            Levels::Two(Some(scales)) if self.parts(levels) == 2 => {
+            (Levels::Scaled, Some(scales)) if self.parts(levels) == 2 => {
                 vec![self.in_two_parts::<H>(factors, places[0], scales)]
             }
-            Levels::Two(scales) => self.in_two_levels::<H>(factors, &places, scales),
+            (Levels::Two | Levels::Scaled, _) => self.in_two_levels::<H>(factors, &places),
         };
         let store = || {
             let all = || {

@@ -5,10 +5,11 @@ use super::data::{buffers, check_unused, results};
 use super::problem::{Group, Grouped, Shapes};
 use super::schedule::schedule as usual;
 use super::space;
+use super::tiles::Wgmma;
 use super::variant::{FAMILY, job_with};
 use crate::entry::{Parameter, Prepared, Settings, holds, items, parameter};
 use crate::error::KernelError;
-use crate::family::{Family, Target};
+use crate::family::{Family, Target, Variant};
 use crate::gemm::lost;
 use crate::job::Job;
 use crate::listing::{Listing, variant};
@@ -57,7 +58,11 @@ pub(super) const PARAMETERS: &[Parameter] = &[
         "whether every decoded tile is checked on the device",
     ),
     parameter("variant", "", "the kernel; the best one unless given"),
-    parameter("config", "", "a tile shape instead: 128x128x32/64x64/4*2"),
+    parameter(
+        "config",
+        "",
+        "a tile shape instead: 128x128x32/64x64/4*2, or wgmma:128x192x64/5/pingpong",
+    ),
     parameter("seed", "1", "of the random data"),
 ];
 
@@ -163,6 +168,14 @@ impl Listing for GroupedEntry {
         target: Target,
     ) -> Result<Job, KernelError> {
         match settings.get("config") {
+            Some(text) if text.starts_with("wgmma:") => {
+                let tiles = Wgmma {
+                    name: "wgmma",
+                    about: "tiles that were given",
+                    tiling: text.parse()?,
+                };
+                tiles.job(problem, schedule, target)
+            }
             Some(text) => {
                 let own = usual(target);
                 job_with(problem, text.parse()?, schedule.unwrap_or(&own), target)

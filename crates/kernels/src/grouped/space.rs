@@ -91,6 +91,10 @@ fn variant(candidate: &Candidate) -> Result<Wgmma, KernelError> {
         number("stages")?,
     )
     .blocks(choice_or(candidate, "blocks", 1)?);
+    let tiling = Tiling {
+        pingpong: choice_or(candidate, "pingpong", 0)? == 1,
+        ..tiling
+    };
     tiling.check()?;
     Ok(Wgmma {
         name: "wgmma",

@@ -7,7 +7,9 @@ use super::waves::Load;
 use super::wgmma::{Fused, Names, step};
 use crate::error::KernelError;
 use crate::family::{Target, Variant};
-use crate::gemm::{Input, Major, Scales, Tiling, fits_levels, off_lines};
+use crate::gemm::{
+    Input, Major, Scales, Tiling, added_by_scales, fits_levels, off_lines, takes_tile_after_tile,
+};
 use crate::plan::LaunchPlan;
 use crate::space::too_much_shared;
 use heist_builder::Feature;
@@ -56,9 +58,13 @@ fn alone(tiling: &Tiling) -> f64 {
 }
 
 /// Cycles that a step takes longer where products are added in two levels: a warpgroup that is alone adds
-/// its sums while no product runs, a sum of each thread in a cycle, and waits for the products before.
+/// its sums while no product runs, a sum of each thread in a cycle, and waits for the products before. Those of several are as in a
+/// single product.
 fn added(problem: &Grouped, tiling: &Tiling) -> f64 {
     const WAIT: f64 = 100.0;
+    if problem.scales == Scales::Blocks && tiling.groups() > 1 {
+        return added_by_scales(tiling);
+    }
     match problem.in_levels() && tiling.groups() * tiling.blocks == 1 {
         true => WAIT + f64::from(tiling.cols / 2 * tiling.depth / 64),
         false => 0.0,
@@ -90,18 +96,28 @@ pub(super) fn shared_bytes(problem: &Grouped, tiling: &Tiling) -> u32 {
     tiling.ring_bytes(majors) + scales + table + 256
 }
 
-/// Why tiles of this shape can't multiply these groups.
-pub(super) fn unfit(problem: &Grouped, tiling: &Tiling, target: Target) -> Option<String> {
+/// Why tiles of this shape can't multiply these groups. `roles` says that warps that copy and warps that multiply have a loop each.
+pub(super) fn unfit(
+    problem: &Grouped,
+    tiling: &Tiling,
+    roles: bool,
+    target: Target,
+) -> Option<String> {
     let bytes = shared_bytes(problem, tiling) + 2048;
     let levels = match problem.in_levels() {
         true => fits_levels(problem.scales, tiling).err(),
         false => None,
     };
-    // The next tile could not begin while one is stored: groups ask for theirs.
-    let moved = tiling.moved(problem.in_levels().into());
+    // Without loops of their own the next tile could not begin while one is stored: groups ask for theirs.
+    let moved = tiling.moved(problem.in_levels().into()).filter(|_| !roles);
     let moved = moved.map(|_| "its sums do not fit the registers that a thread starts with");
+    let turns = tiling.pingpong && (problem.in_levels() || !roles);
+    let turns = turns.then_some(
+        "two warpgroups have a tile each where they add up in one level, in a loop of their own",
+    );
     levels
         .or(moved)
+        .or(turns)
         .map(str::to_owned)
         .or_else(|| too_much_shared(bytes.into(), tiling.room(target.arch).into(), target))
 }
@@ -152,22 +168,37 @@ pub(super) struct Suited {
     pub(super) tiny: bool,
 }
 
+/// Rows, and columns at most, of tiles of which each of two warpgroups has one.
+const PINGPONG: [(u32, u32); 2] = [(64, 256), (128, 192)];
+
 impl Suited {
-    /// The tiles whose estimated time is the lowest.
-    fn tiling(problem: &Grouped, target: Target) -> Option<Tiling> {
-        let shapes = [64, 128].into_iter().flat_map(|rows| {
-            let wide = (64..=256).step_by(32).map(move |cols| (rows, cols));
-            wide.flat_map(|(rows, cols)| [1, 2].map(|blocks| (rows, cols, blocks)))
+    /// The tiles whose estimated time is the lowest. `roles` says that warps that copy and warps that multiply have a loop each.
+    fn tiling(problem: &Grouped, roles: bool, target: Target) -> Option<Tiling> {
+        let widths = |least: u32, most: u32| (least..=most).step_by(32);
+        let shared = [64, 128].into_iter().flat_map(|rows| {
+            let wide = widths(64, 256).map(move |cols| Tiling::new(rows, cols, 64, 8));
+            wide.flat_map(|tiling| [1, 2].map(|blocks| tiling.blocks(blocks)))
         });
-        let deepest = |(rows, cols, blocks)| {
+        let own = PINGPONG.into_iter().flat_map(|(rows, most)| {
+            widths(96, most).map(move |cols| Tiling::new(rows, cols, 64, 8).pingpong())
+        });
+        // In two levels, where 128 x 128 asks L2 and shared memory for all that these give.
+        let scaled = match problem.scales {
+            Scales::Blocks if roles => [192, 256].as_slice(),
+            _ => &[],
+        };
+        let scaled = scaled.iter().map(|rows| Tiling::new(*rows, 128, 64, 8));
+        let deepest = |tiling: Tiling| {
             let stages = (3..=8).rev();
-            let tilings = stages.map(|stages| Tiling::new(rows, cols, 64, stages).blocks(blocks));
+            let tilings = stages.map(|stages| Tiling { stages, ..tiling });
             let fits = |tiling: &Tiling| {
-                tiling.check().is_ok() && unfit(problem, tiling, target).is_none()
+                tiling.check().is_ok() && unfit(problem, tiling, roles, target).is_none()
             };
             tilings.into_iter().find(fits)
         };
-        let timed = shapes
+        let timed = shared
+            .chain(own)
+            .chain(scaled)
             .filter_map(deepest)
             .map(|tiling| (time(problem, &tiling, Fused::default(), target), tiling));
         let best = timed.min_by(|one, other| one.0.total_cmp(&other.0));
@@ -198,7 +229,7 @@ impl Variant for Suited {
         if let Some(why) = unable(problem, target) {
             return Err(why);
         }
-        match Suited::tiling(problem, target) {
+        match Suited::tiling(problem, !problem.check, target) {
             Some(tiling) => Ok(rank(problem, &tiling, target)),
             None => Err(format!("no tile fits {}", target.arch)),
         }
@@ -211,7 +242,8 @@ impl Variant for Suited {
         target: Target,
     ) -> Result<LaunchPlan, KernelError> {
         self.suits(problem, target).map_err(KernelError::unfit)?;
-        let Some(tiling) = Suited::tiling(problem, target) else {
+        let roles = !problem.check && schedule.is_none_or(takes_tile_after_tile);
+        let Some(tiling) = Suited::tiling(problem, roles, target) else {
             return Err(KernelError::unfit("ask first whether it suits"));
         };
         plan(problem, self.name(), &tiling, schedule, target)
@@ -238,7 +270,8 @@ impl Variant for Wgmma {
     }
 
     fn suits(&self, problem: &Grouped, target: Target) -> Result<u32, String> {
-        let why = unable(problem, target).or_else(|| unfit(problem, &self.tiling, target));
+        let why = unable(problem, target)
+            .or_else(|| unfit(problem, &self.tiling, !problem.check, target));
         match why {
             Some(why) => Err(why),
             None => Ok(rank(problem, &self.tiling, target)),

@@ -13,10 +13,10 @@ use crate::error::KernelError;
 use crate::family::Target;
 use crate::gemm::gather::Gather;
 use crate::gemm::pieces::state_words;
-use crate::gemm::warpgroup::{Ends, Factors, Levels, Side, ring};
+use crate::gemm::warpgroup::{Ends, Factors, Levels, Role, Side, ring};
 use crate::gemm::{
     BlockScales, CopiedScales, Epilogue, Finish, Gated, Input, Major, Output, Placed, SCALE_BLOCK,
-    Scales, Staged, Staging, Stored, Tiling, left, scale_maps,
+    Scales, Staged, Staging, Stored, Tiling, left, scale_maps, takes_tile_after_tile,
 };
 use crate::job::{Step, buffer};
 use heist_builder::{
@@ -108,7 +108,12 @@ struct Form {
     even_depth: bool,
     /// How results leave through shared memory, where they do.
     staging: Option<Staging>,
+    /// Whether two warpgroups store in turns, since the depth is short.
+    in_turns: bool,
 }
+
+/// Bytes of such a depth.
+const SHORT: u32 = 2048;
 
 impl Form {
     fn new(problem: &Grouped, [n, k]: [u32; 2], tiling: &Tiling, fused: Fused) -> Form {
@@ -125,7 +130,25 @@ impl Form {
             copied: problem.scales == Scales::Blocks && tiling.copies_scales(),
             even_depth: k.is_multiple_of(tiling.depth),
             staging: None,
+            in_turns: tiling.sharing() == 2
+                && problem.scales != Scales::Blocks
+                && k * problem.input.bytes() <= SHORT,
         }
+    }
+
+    /// How the products of a tile are added.
+    fn sums(&self) -> Levels {
+        match (self.levels, self.scales) {
+            (false, _) => Levels::One,
+            (true, Scales::Blocks) => Levels::Scaled,
+            (true, _) => Levels::Two,
+        }
+    }
+
+    /// Whether the warpgroup that copies and those that multiply have a loop over tiles each, as in a single product. In check
+    /// mode no copy is issued before the tile has passed, which threads of both find out together.
+    fn in_roles(&self, schedule: &Schedule) -> bool {
+        takes_tile_after_tile(schedule) && !self.cut.check
     }
 
     /// The same with results that leave through shared memory, where they can and there is room for it.
@@ -184,6 +207,8 @@ fn build_typed<H: WgmmaInput, O: Stored>(
         // The threads that gather rows do not learn when to stop.
         Some(_) => tiled,
     };
+    let roles = form.in_roles(schedule);
+    let tiled = if roles { tiled.apart() } else { tiled };
     tiled.build(arch, |k, args, tiles| {
         let gathered = form.fused.gathered.is_some();
         let ring = ring(
@@ -195,7 +220,10 @@ fn build_typed<H: WgmmaInput, O: Stored>(
         );
         let maps = [args.b, args.a];
         let maps = if gathered { &maps[..1] } else { &maps[..] };
-        let ends = Ends::new(k, tiling, &ring, maps, gathered).pausing(tiles.pause());
+        let ends = Ends::new(k, tiling, &ring, maps, gathered)
+            .pausing(tiles.pause())
+            .moving_once(roles)
+            .in_turns(roles && form.in_turns);
         let staged = form
             .staging
             .map(|shape| Staged::new(k, tiling, shape, Some(args.out)));
@@ -205,13 +233,15 @@ fn build_typed<H: WgmmaInput, O: Stored>(
             groups: Groups::new(k, known!(args), [args.a, args.b], form.cut),
             form: *form,
         };
-        let body = |tile| {
+        let levels = form.sums();
+        let body = |role: Role, tile| {
             work.groups.each(tile, args.most, |found, sides| {
                 let col0 = sides[1].first;
                 work.groups.if_good(found, col0, || {
                     ends.tile::<H, ()>(
+                        role,
                         work.factors(found, sides),
-                        work.levels(found),
+                        levels,
                         &|| (),
                         |_| (),
                         |sums, row, ()| {
@@ -222,15 +252,24 @@ fn build_typed<H: WgmmaInput, O: Stored>(
                 });
             });
         };
-        let done = if form.cut.check {
+        let done = if roles {
+            let role = |copies| match copies {
+                true => Role::Copies,
+                false => Role::Multiplies,
+            };
+            let begin = |copies| ends.move_registers(levels, role(copies));
+            tiles.each_in_roles(ends.copies(), begin, |tile, copies| {
+                body(role(copies), tile);
+            })
+        } else if form.cut.check {
             // No copy is issued before the tile has passed the check.
-            tiles.each(body)
+            tiles.each(|tile| body(Role::Both, tile))
         } else {
             let begin = |tile| {
                 let locate = |found, sides| ends.begin(work.factors(found, sides));
                 work.groups.locate(tile, locate);
             };
-            tiles.each_ahead(body, begin)
+            tiles.each_ahead(|tile| body(Role::Both, tile), begin)
         };
         ends.finish();
         if let Some(staged) = staged {
@@ -258,19 +297,10 @@ impl<'k> Work<'_, 'k> {
             gather: fused
                 .gathered
                 .map(|per| self.gather(found, left.first, per)),
-            scales: self.form.copied.then(|| self.scales(found)),
+            scales: (self.form.scales == Scales::Blocks).then(|| self.scales(found)),
             from: left.first.kernel().c(0),
             steps: self.args.steps,
         }
-    }
-
-    /// How the products of a tile are added.
-    fn levels(&self, found: Found<'k>) -> Levels<'k> {
-        let form = &self.form;
-        if !form.levels {
-            return Levels::One;
-        }
-        Levels::Two((form.scales == Scales::Blocks).then(|| self.scales(found)))
     }
 
     /// The scales of a tile's group.
@@ -374,7 +404,9 @@ pub(super) fn step(
     let Some(alike) = problem.alike() else {
         return Err(KernelError::unfit("ask first whether it suits"));
     };
-    if let Some(why) = tiles::unfit(problem, tiling, target) {
+    // Threads that gather rows need the registers that they start with.
+    let roles = takes_tile_after_tile(schedule) && !problem.check && fused.gathered.is_none();
+    if let Some(why) = tiles::unfit(problem, tiling, roles, target) {
         return Err(KernelError::unfit(format!("tile shape {tiling}: {why}")));
     }
     let most = tiles_of(problem, tiling.rows, fused.width(tiling));

@@ -1,6 +1,6 @@
 //! The sums of a tile, in a warpgroup that multiplies: added by the tensor cores, or in two levels.
 
-use super::super::scales::{BlockScales, Fetched};
+use super::super::scales::{BlockScales, Fetched, Kept};
 use super::super::tiling::{SPAN, Tiling};
 use super::{Ends, Factors, Staged};
 use heist_builder::{Ptr, Shared, SharedTile, Val, Var, WgmmaInput, WgmmaResult, WgmmaSums, f16};
@@ -100,7 +100,7 @@ impl<'k> Ends<'_, 'k> {
     }
 
     /// The same in two levels with scales of blocks, and two sets of partial sums: while a warpgroup adds up one of
-    /// them, the tensor cores work on the other.
+    /// them, the tensor cores work on the other. The scales come with their stages.
     pub(super) fn in_two_parts<H: WgmmaInput>(
         &self,
         factors: Factors<'k>,
@@ -110,46 +110,48 @@ impl<'k> Ends<'_, 'k> {
         let k = self.k;
         let cols = self.tiling.cols;
         let parts = [0, 1].map(|_| WgmmaSums::zero(&k, cols));
+        let kept = [0, 1].map(|_| Kept::new(&k, cols));
         let total = WgmmaResult::zero(&k, cols);
-        let place = [factors.left.first + row, factors.right.first];
-        let fetched = [0, 1].map(|_| scales.room(&k, place, cols));
         // Asks for the products of a stage; those before have ended then.
-        let ask = |part: usize, before: bool| {
+        let ask = |block: Val<'k, u32>, part: usize, before: bool| {
             self.consumer.consume_lagging(|stage| {
                 self.products::<H>(factors, stage, &parts[part], row, 0);
+                if let Some(copied) = &scales.copied {
+                    let place = [factors.left.first, factors.right.first];
+                    let sides = [self.tiling.rows, cols];
+                    let from = self.scales_of(stage);
+                    let by = scales.copied_factors(copied, from, place, row, sides, block);
+                    by.keep(&kept[part]);
+                    k.fence_async_shared();
+                }
                 if before {
                     parts[part].wait_for_older(1);
                 }
             });
         };
-        // Adds up the block whose scales have been fetched, and fetches those of the block after the next.
-        let add = |block: Val<'k, u32>, part: usize, ask: &dyn Fn()| {
-            let by = scales.factors(&fetched[part]);
-            scales.fetch(&fetched[part], block + 2);
-            ask();
-            parts[part].add_to(&total, 1, |at| Some(by.block(at)));
-        };
-        let last = |part: usize| {
-            let by = scales.factors(&fetched[part]);
-            parts[part].add_to(&total, 0, |at| Some(by.block(at)));
+        // Adds up what was asked for, but for so many later products.
+        let add = |part: usize, newer: u32| {
+            let by = kept[part].factors();
+            parts[part].add_to(&total, newer, |at| Some(by.block(at)));
         };
         let all = || {
-            scales.fetch(&fetched[0], factors.from);
-            scales.fetch(&fetched[1], factors.from + 1);
-            ask(0, false);
+            ask(factors.from, 0, false);
             let pairs = (factors.steps - 1) / 2;
             k.for_range(0, pairs, |pair| {
                 let block = factors.from + pair * 2;
-                add(block, 0, &|| ask(1, true));
-                add(block + 1, 1, &|| ask(0, true));
+                ask(block + 1, 1, true);
+                add(0, 1);
+                ask(block + 2, 0, true);
+                add(1, 1);
             });
             k.if_else(
                 (factors.steps & 1).eq(0),
                 || {
-                    add(factors.from + pairs * 2, 0, &|| ask(1, true));
-                    last(1);
+                    ask(factors.from + (pairs * 2 + 1), 1, true);
+                    add(0, 1);
+                    add(1, 0);
                 },
-                || last(0),
+                || add(0, 0),
             );
             self.consumer.release_last();
         };
@@ -167,7 +169,6 @@ impl<'k> Ends<'_, 'k> {
         &self,
         factors: Factors<'k>,
         rows: &[Val<'k, u32>],
-        scales: Option<BlockScales<'k>>,
     ) -> Vec<WgmmaResult<'k>> {
         let k = self.k;
         let Tiling { cols, depth, .. } = self.tiling;
@@ -175,8 +176,10 @@ impl<'k> Ends<'_, 'k> {
         let totals: Vec<_> = rows.iter().map(|_| WgmmaResult::zero(&k, cols)).collect();
         let pieces = depth / SPAN;
         let first = factors.from * pieces;
-        let copied = scales.and_then(|scales| Some((scales, scales.copied?)));
-        let loaded = scales.filter(|scales| scales.copied.is_none());
+        let copied = factors
+            .scales
+            .and_then(|scales| Some((scales, scales.copied?)));
+        let loaded = factors.scales.filter(|scales| scales.copied.is_none());
         let scaled: Option<Vec<(BlockScales<'k>, Fetched<'k>)>> = loaded.map(|scales| {
             let place = |row: &Val<'k, u32>| [factors.left.first + *row, factors.right.first];
             rows.iter()

@@ -153,7 +153,7 @@ struct Work<'w, 'k> {
     form: &'w Form,
     schedule: &'w Schedule,
     ends: Ends<'w, 'k>,
-    levels: Levels<'k>,
+    levels: Levels,
     /// Where results leave through shared memory.
     staged: Option<Staged<'k>>,
     /// Where the blocks that share the depth add up their sums.
@@ -182,6 +182,7 @@ impl<'w, 'k> Work<'w, 'k> {
         let used: Vec<_> = [args.left, args.right].into_iter().chain(edges).collect();
         let ends = Ends::new(k, tiling, ring, &used, false)
             .pausing(pause)
+            .moving_once(moves_once(form, schedule))
             .in_turns(in_roles(form, schedule) && stores_in_turns(form))
             .letting_next(late);
         let staged = match form.way {
@@ -210,7 +211,7 @@ impl<'w, 'k> Work<'w, 'k> {
             form,
             schedule,
             ends,
-            levels: levels(args, form),
+            levels: levels(form),
             staged,
             meet,
             tail,
@@ -246,7 +247,7 @@ impl<'w, 'k> Work<'w, 'k> {
             );
         };
         self.ends
-            .tile_as::<H, _>(role, factors, self.levels, next, ahead, store);
+            .tile::<H, _>(role, factors, self.levels, next, ahead, store);
         if let Some(meet) = &self.meet {
             self.add_up::<O>(meet, tile, &factors);
         }
@@ -433,6 +434,13 @@ pub(super) fn in_roles(form: &Form, schedule: &Schedule) -> bool {
     takes_tile_after_tile(schedule) && form.way != Way::Met && alone
 }
 
+/// Whether registers move once a block: each role has its loop, or a block has one tile. Blocks that share the depth need
+/// others besides to add up their sums.
+fn moves_once(form: &Form, schedule: &Schedule) -> bool {
+    let one = schedule.source == TileSource::Direct && form.way != Way::Met;
+    in_roles(form, schedule) || one
+}
+
 /// Whether blocks do nothing but take tile after tile, as far as a policy lets them.
 pub(crate) fn takes_tile_after_tile(schedule: &Schedule) -> bool {
     let dealt = matches!(schedule.source, TileSource::Ticket | TileSource::Static);
@@ -480,11 +488,12 @@ fn stores_in_turns(form: &Form) -> bool {
 type Read<'k> = (Val<'k, f32>, Option<Ahead<'k>>);
 
 /// How its products are added.
-fn levels<'k>(args: &WgmmaArgs<On<'k>>, form: &Form) -> Levels<'k> {
-    if !form.levels {
-        return Levels::One;
+fn levels(form: &Form) -> Levels {
+    match (form.levels, form.scales) {
+        (false, _) => Levels::One,
+        (true, Scales::Blocks) => Levels::Scaled,
+        (true, _) => Levels::Two,
     }
-    Levels::Two((form.scales == Scales::Blocks).then(|| scales(args, form)))
 }
 
 /// Scales of blocks.
@@ -554,7 +563,7 @@ fn factors<'k>(args: &WgmmaArgs<On<'k>>, form: &Form, place: Place<'k>) -> Facto
         left: side(args.left, rows, row, below, edge_rows),
         right: side(args.right, cols, col, behind, edge_cols),
         gather: None,
-        scales: form.copied.then(|| scales(args, form)),
+        scales: (form.scales == Scales::Blocks).then(|| scales(args, form)),
         from,
         steps,
     }
