@@ -455,7 +455,7 @@ fn groups(small: bool) -> Vec<Case> {
     // A tile for each of two warpgroups, registers that move once, scales of blocks.
     for (number, rest) in [
         "rows=40,600,0,1001,96,168 n=2048 k=72 config=wgmma:128x192x64/5/pingpong",
-        "rows=40,600,0,1001,96,168 n=2048 k=200 dtype=e4m3 scales=blocks config=wgmma:128x128x64/6",
+        "rows=40,600,0,1001,96,168 n=2048 k=208 dtype=e4m3 scales=blocks config=wgmma:128x128x64/6",
         "rows=40,600,0,1001,96,168 n=2056 k=1032 config=wgmma:64x256x64/5/pingpong",
         "rows=40,600,0,1001,96,168 n=2048 k=1024 layout=nn config=wgmma:128x160x64/5/pingpong",
         "rows=40,1600,0,2001,96,168 n=2048 k=528 config=wgmma:256x160x64/4",

@@ -57,8 +57,6 @@ pub struct Costs {
     pub alone: f64,
     /// Cycles of a step besides.
     pub beat: f64,
-    /// As many more where one warpgroup multiplies: nobody else's products go on while it waits for its stage.
-    pub single: f64,
     /// How much more a row astride of lines costs L2.
     pub astride: f64,
     /// How much more it costs the copy engine.
@@ -122,13 +120,12 @@ pub const H200: Costs = Costs {
     far: 451.6,
     alone: 0.8966,
     beat: 1.124,
-    single: 20.0,
     astride: 1.091,
     row_astride: 0.7795,
     sectors: 3.306,
     row_sectors: 1.863,
     apart: 0.1711,
-    lockstep: 0.35,
+    lockstep: 0.15,
     first: 495.9,
     tile: 1622.0,
     tile_rows: 18.27,
@@ -422,12 +419,7 @@ impl Load {
                 Cluster::Depth => costs.apart * active / f64::from(target.sms),
                 _ => 0.0,
             };
-            let single = if tiling.groups() * tiling.blocks == 1 {
-                costs.single
-            } else {
-                0.0
-            };
-            beside(parts, PARTS) * (1.0 + apart) + costs.beat + single + self.added
+            beside(parts, PARTS) * (1.0 + apart) + costs.beat + self.added
         };
         // Blocks on one multiprocessor share all of that, but not the latency.
         let (sms, blocks) = (f64::from(target.sms), f64::from(tiling.blocks));

@@ -174,6 +174,7 @@ impl Listing for GroupedEntry {
                     about: "tiles that were given",
                     tiling: text.parse()?,
                 };
+                tiles.suits(problem, target).map_err(KernelError::unfit)?;
                 tiles.job(problem, schedule, target)
             }
             Some(text) => {

@@ -168,6 +168,9 @@ pub(super) struct Suited {
     pub(super) tiny: bool,
 }
 
+/// Bytes of the staging buffers of two warpgroups, and beside them.
+const STAGED: u32 = 8 * 2048 + 2048;
+
 /// Rows, and columns at most, of tiles of which each of two warpgroups has one.
 const PINGPONG: [(u32, u32); 2] = [(64, 256), (128, 192)];
 
@@ -191,8 +194,14 @@ impl Suited {
         let deepest = |tiling: Tiling| {
             let stages = (3..=8).rev();
             let tilings = stages.map(|stages| Tiling { stages, ..tiling });
+            // Whoever has a tile of its own stores through a staging buffer of each warp, which a further stage would take.
+            let staged = |tiling: &Tiling| {
+                let taken = shared_bytes(problem, tiling) + STAGED;
+                !tiling.pingpong || taken <= tiling.room(target.arch)
+            };
             let fits = |tiling: &Tiling| {
-                tiling.check().is_ok() && unfit(problem, tiling, roles, target).is_none()
+                let fits = unfit(problem, tiling, roles, target).is_none();
+                tiling.check().is_ok() && fits && staged(tiling)
             };
             tilings.into_iter().find(fits)
         };
