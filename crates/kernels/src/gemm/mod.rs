@@ -66,4 +66,6 @@ pub(crate) use reference::random_scales;
 pub(crate) use scales::{BLOCK as SCALE_BLOCK, BlockScales, CopiedScales, maps as scale_maps};
 pub use tiling::{Cluster, Tiling};
 pub use variant::{FAMILY, job_with, job_with_tiling, schedule};
-pub(crate) use wgmma::{element as tensor_element, fits_levels, takes_tile_after_tile, uncopyable};
+pub(crate) use wgmma::{
+    element as tensor_element, fits_levels, is_let_go, takes_tile_after_tile, uncopyable,
+};

@@ -8,7 +8,8 @@ use super::wgmma::{Fused, Names, step};
 use crate::error::KernelError;
 use crate::family::{Target, Variant};
 use crate::gemm::{
-    Input, Major, Scales, Tiling, added_by_scales, fits_levels, off_lines, takes_tile_after_tile,
+    Input, Major, Scales, Tiling, added_by_scales, fits_levels, is_let_go, off_lines,
+    takes_tile_after_tile,
 };
 use crate::plan::LaunchPlan;
 use crate::space::too_much_shared;
@@ -94,6 +95,12 @@ pub(super) fn shared_bytes(problem: &Grouped, tiling: &Tiling) -> u32 {
     let scales = tiling.scale_bytes(problem.scales == Scales::Blocks);
     let table = ((problem.len() as u32).next_power_of_two().max(32) + 1) * 4;
     tiling.ring_bytes(majors) + scales + table + 256
+}
+
+/// Whether warps that copy and warps that multiply have a loop each under a schedule: where blocks take tile after tile, and none is left half
+/// done nor decided by a loaded policy, which groups have not been tried with.
+pub(super) fn in_roles(schedule: &Schedule) -> bool {
+    takes_tile_after_tile(schedule) && !is_let_go(schedule)
 }
 
 /// Why tiles of this shape can't multiply these groups. `roles` says that warps that copy and warps that multiply have a loop each.
@@ -251,7 +258,7 @@ impl Variant for Suited {
         target: Target,
     ) -> Result<LaunchPlan, KernelError> {
         self.suits(problem, target).map_err(KernelError::unfit)?;
-        let roles = !problem.check && schedule.is_none_or(takes_tile_after_tile);
+        let roles = !problem.check && schedule.is_none_or(in_roles);
         let Some(tiling) = Suited::tiling(problem, roles, target) else {
             return Err(KernelError::unfit("ask first whether it suits"));
         };

@@ -16,7 +16,7 @@ use crate::gemm::pieces::state_words;
 use crate::gemm::warpgroup::{Ends, Factors, Levels, Role, Side, ring};
 use crate::gemm::{
     BlockScales, CopiedScales, Epilogue, Finish, Gated, Input, Major, Output, Placed, SCALE_BLOCK,
-    Scales, Staged, Staging, Stored, Tiling, left, scale_maps, takes_tile_after_tile,
+    Scales, Staged, Staging, Stored, Tiling, left, scale_maps,
 };
 use crate::job::{Step, buffer};
 use heist_builder::{
@@ -148,7 +148,7 @@ impl Form {
     /// Whether the warpgroup that copies and those that multiply have a loop over tiles each, as in a single product. In check
     /// mode no copy is issued before the tile has passed, which threads of both find out together.
     fn in_roles(&self, schedule: &Schedule) -> bool {
-        takes_tile_after_tile(schedule) && !self.cut.check
+        tiles::in_roles(schedule) && !self.cut.check
     }
 
     /// The same with results that leave through shared memory, where they can and there is room for it.
@@ -257,7 +257,7 @@ fn build_typed<H: WgmmaInput, O: Stored>(
                 true => Role::Copies,
                 false => Role::Multiplies,
             };
-            let begin = |copies| ends.move_registers(levels, role(copies));
+            let begin = |copies| ends.move_registers(levels, role(copies), 0);
             tiles.each_in_roles(ends.copies(), begin, |tile, copies| {
                 body(role(copies), tile);
             })
@@ -405,7 +405,7 @@ pub(super) fn step(
         return Err(KernelError::unfit("ask first whether it suits"));
     };
     // Threads that gather rows need the registers that they start with.
-    let roles = takes_tile_after_tile(schedule) && !problem.check && fused.gathered.is_none();
+    let roles = tiles::in_roles(schedule) && !problem.check && fused.gathered.is_none();
     if let Some(why) = tiles::unfit(problem, tiling, roles, target) {
         return Err(KernelError::unfit(format!("tile shape {tiling}: {why}")));
     }
