@@ -35,9 +35,13 @@ pub(super) struct Figures<'q> {
     pub(super) timeline: Option<&'q Path>,
 }
 
-/// Microseconds in a table.
+/// Microseconds in a table. What was not measured, such as a batch of which no launch ended between
+/// two samples, is no number.
 pub(super) fn us(value: f64) -> String {
-    format!("{value:.1}")
+    match value.is_nan() {
+        true => "-".to_owned(),
+        false => format!("{value:.1}"),
+    }
 }
 
 impl Figures<'_> {
@@ -166,5 +170,21 @@ impl Figures<'_> {
             "interactive": self.question.interactive, "interactive_alone_us": self.idle,
             "held": self.question.held(self.target), "rows": rows, "peer": peer,
             "timeline": self.timeline })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_was_not_measured_is_no_number() {
+        assert_eq!([us(1.25), us(0.0), us(f64::NAN)], ["1.2", "0.0", "-"]);
+        let seen = heist::share::Seen::default().in_short();
+        assert_eq!(us(seen.batch), "-");
+        assert_eq!(
+            json!({ "batch_us": seen.batch }),
+            json!({ "batch_us": null })
+        );
     }
 }
