@@ -7,6 +7,7 @@
 mod difference;
 mod gemm;
 mod numbers;
+pub mod parallel;
 pub mod random;
 mod vector;
 

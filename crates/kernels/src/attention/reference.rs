@@ -3,10 +3,9 @@
 use super::problem::{Layout, Lengths, Problem};
 use super::score::{HostScore, Tables};
 use crate::Job;
-use crate::reference::{add, decode, dot};
+use crate::reference::{add, decode, dot, parallel};
 use heist_launch::Buffer;
 use std::ops::Range;
-use std::sync::atomic::{AtomicUsize, Ordering};
 
 /// Which query rows are worked out.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -181,32 +180,9 @@ pub fn attend(
     tables: &Tables,
 ) -> Attended {
     let groups = groups(problem, sample);
-    let next = AtomicUsize::new(0);
-    let work = || {
-        let mut done = Vec::new();
-        while let Some((index, group)) = {
-            let index = next.fetch_add(1, Ordering::Relaxed);
-            groups.get(index).map(|group| (index, group))
-        } {
-            done.push((index, attend_group(problem, group, [q, k, v], tables)));
-        }
-        done
-    };
-    let threads = std::thread::available_parallelism().map_or(1, usize::from);
-    let mut parts: Vec<(usize, Part)> = std::thread::scope(|scope| {
-        let others: Vec<_> = (1..threads.min(groups.len()))
-            .map(|_| scope.spawn(work))
-            .collect();
-        let mut parts = work();
-        for other in others {
-            match other.join() {
-                Ok(part) => parts.extend(part),
-                Err(panic) => std::panic::resume_unwind(panic),
-            }
-        }
-        parts
+    let parts = parallel::map(&groups, |group| {
+        attend_group(problem, group, [q, k, v], tables)
     });
-    parts.sort_unstable_by_key(|(index, _)| *index);
     let mut attended = Attended {
         rows: groups
             .iter()
@@ -215,7 +191,7 @@ pub fn attend(
         out: Vec::new(),
         lse: Vec::new(),
     };
-    for (_, Part { out, lse }) in parts {
+    for Part { out, lse } in parts {
         attended.out.extend(out);
         attended.lse.extend(lse);
     }

@@ -7,11 +7,10 @@ use super::problem::Backward;
 use crate::attention::kernel::Strides;
 use crate::attention::reference::{Sample, tables};
 use crate::attention::score::{HostScore, Tables};
-use crate::reference::{add, decode, dot};
+use crate::reference::{add, decode, dot, parallel};
 use crate::{Job, KernelError};
 use heist_launch::Buffer;
 use std::ops::Range;
-use std::sync::atomic::{AtomicUsize, Ordering};
 
 /// Gradients of some rows, one after the other, and where the rows begin.
 #[derive(Clone, Debug, Default, PartialEq)]
@@ -132,34 +131,10 @@ pub fn gradients(job: &Job, problem: &Backward, sample: Sample) -> Result<Gradie
             Strides::of(attention, attention.kv_heads, keys)?,
         ]
     };
-    let next = AtomicUsize::new(0);
-    let work = || {
-        let mut done = Vec::new();
-        while let Some((index, line)) = {
-            let index = next.fetch_add(1, Ordering::Relaxed);
-            lines.get(index).map(|line| (index, line))
-        } {
-            done.push((index, inputs.of_line(line, &strides)));
-        }
-        done
-    };
-    let threads = std::thread::available_parallelism().map_or(1, usize::from);
-    let mut parts: Vec<(usize, Gradients)> = std::thread::scope(|scope| {
-        let others: Vec<_> = (1..threads.min(lines.len()))
-            .map(|_| scope.spawn(work))
-            .collect();
-        let mut parts = work();
-        for other in others {
-            match other.join() {
-                Ok(part) => parts.extend(part),
-                Err(panic) => std::panic::resume_unwind(panic),
-            }
-        }
-        parts
-    });
-    parts.sort_unstable_by_key(|(index, _)| *index);
     let mut all = Gradients::default();
-    parts.into_iter().for_each(|(_, part)| all.append(part));
+    parallel::map(&lines, |line| inputs.of_line(line, &strides))
+        .into_iter()
+        .for_each(|part| all.append(part));
     Ok(all)
 }
 
