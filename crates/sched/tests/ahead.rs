@@ -49,6 +49,8 @@ fn the_next_tile_is_begun() {
         // Each block of a cluster begins its own.
         (TileSource::Ticket, "greedy", 2, 6),
         (TileSource::Ticket, "every(2)", 2, 6),
+        (TileSource::Ticket, "loaded: greedy", 2, 6),
+        (TileSource::Ticket, "loaded: every(2)", 2, 6),
         (TileSource::Static, "greedy", 2, 6),
     ] {
         for submit in [Submit::Early, Submit::Late] {

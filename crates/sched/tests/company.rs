@@ -293,8 +293,9 @@ fn pausing_in_roles(text: &str, tiles: u32) -> Pooled {
                         counted.barrier().arrive();
                     });
                     k.if_(left.get(), || {
-                        // Whoever goes on with the tile waits for this, however long it takes.
-                        k.nanosleep(args.sleep);
+                        // Whoever goes on with the tile waits for this, however long it takes: of the first tile longer
+                        // than others need to be saved and to come back.
+                        k.nanosleep(tile.x.eq(0).select(args.sleep * 8, args.sleep));
                         pause.room().at(k.lane()).store(did.get());
                     });
                     k.if_(!left.get() & did.get().ne(STEPS), || {
@@ -530,4 +531,70 @@ fn random_companies_run_every_tile_exactly_once_and_end() {
 #[test]
 fn many_small_companies_run_every_tile_exactly_once_and_end() {
     random_companies(Size::Small, asked("HEIST_SCHEDULES", 400));
+}
+
+/// Rings for all from a time on, until another.
+struct Ring {
+    next: u64,
+    until: u64,
+}
+
+impl Host for Ring {
+    fn next(&self) -> Option<u64> {
+        (self.next <= self.until).then_some(self.next)
+    }
+    fn act(&mut self, now: u64, reach: &mut dyn Reach) {
+        let rung = now < self.until;
+        let bell = if rung { Bell::All } else { Bell::Silent };
+        let word = bell.ring(0).to_le_bytes();
+        reach.write(0, CONTROL, BELL_BYTES as usize, &word);
+        self.next = if rung { self.until } else { u64::MAX };
+    }
+}
+
+/// The first tile is left while others are, and its state is saved long after theirs: blocks that come in between
+/// must not find it.
+#[test]
+fn a_tile_that_is_left_is_queued_once_its_last_thread_has_saved_its_state() {
+    let device = Device::of(Gpu {
+        sms: 2,
+        ..Gpu::H200
+    });
+    let pooled = pausing_in_roles("until-asked", 24);
+    // A multiprocessor has room for five.
+    let plan = pooled.kernel.plan(10).expect("a launch");
+    let own = Count {
+        runs: Arg::in_out(&vec![0u32; pooled.tiles as usize + 1]),
+        sleep: 3_000,
+    };
+    let arguments = pooled.kernel.arguments(&plan, own);
+    for checks in [Checks::ALL, Checks::FEWEST] {
+        let streams = [Stream {
+            priority: 0,
+            orders: vec![Order {
+                program: pooled.program.simulated().expect("a kernel"),
+                entry: "count",
+                launch: &plan.launch,
+                arguments: &arguments,
+                not_before: 0,
+            }],
+        }];
+        let options = Options {
+            checks,
+            ..Options::default()
+        };
+        let mut host = Ring {
+            next: 2_000,
+            until: 20_000,
+        };
+        let ran = together(&device, &streams, &options, &mut host)
+            .unwrap_or_else(|found| panic!("{found:?}"));
+        let report = &ran[0][0].report;
+        assert!(report.diagnostics.is_empty(), "{:#?}", report.diagnostics);
+        let runs = pooled.kernel.output(&report.outcome, "runs");
+        let mut runs = runs.and_then(|runs| runs.to_vec::<u32>()).expect("words");
+        let left = runs.pop().expect("one more");
+        assert!(runs.iter().all(|runs| *runs == 1), "{runs:?}");
+        assert!(left > 2, "{left} were left");
+    }
 }

@@ -365,3 +365,71 @@ fn what_a_body_heard_stands_for_the_bell_at_the_end_of_its_tile() {
     assert!(visit(Body::Heard(0), rung) > rest);
     assert!(visit(Body::Heard(rung.word()), Bell::Silent) > rest);
 }
+
+/// Rings for all while a time lies in one of these.
+struct Twice {
+    control: usize,
+    at: u64,
+    rung: [std::ops::Range<u64>; 2],
+}
+
+impl Host for Twice {
+    fn next(&self) -> Option<u64> {
+        Some(self.at)
+    }
+    fn act(&mut self, now: u64, reach: &mut dyn Reach) {
+        self.at = now + 500;
+        let rung = self.rung.iter().any(|rung| rung.contains(&now));
+        let bell = if rung { Bell::All } else { Bell::Silent };
+        let word = bell.ring(0).to_le_bytes();
+        reach.write(BATCH, self.control, BELL_BYTES as usize, &word);
+    }
+}
+
+/// Two blocks at a time and four slots. Both are left early; the longest goes on, and keeps its slot, while the other one ends.
+/// The next block to come is the fifth: the slot that it tries first is that of the longest.
+#[test]
+fn a_block_whose_first_slot_is_taken_leaves_its_tile_in_another() {
+    const LONGEST: u32 = 60;
+    const SHORTER: u32 = 15;
+    let schedule = "ticket late pausing never".parse().expect("a schedule");
+    let kernel = kernel(&schedule, 4, LONGEST, Body::Looks);
+    let plan = kernel.plan(2).expect("a launch");
+    let own = Count {
+        runs: Arg::in_out(&[0u32; 6]),
+        tiles: 4,
+        longer: SHORTER.wrapping_neg(),
+    };
+    let arguments = kernel.arguments(&plan, own);
+    let program = Program::from_module("count.ptx", &kernel.built.module);
+    let streams = [Stream {
+        priority: 0,
+        orders: vec![Order {
+            program: program.simulated().expect("a kernel"),
+            entry: "count",
+            launch: &plan.launch,
+            arguments: &arguments,
+            not_before: 0,
+        }],
+    }];
+    // The second tile has 45 steps.
+    let (step, second) = (u64::from(STEP_NS), u64::from(LONGEST - SHORTER));
+    let again = (second + 5) * step;
+    let mut host = Twice {
+        control: kernel.readout(&plan).control(),
+        at: 0,
+        rung: [step..2 * step, again..again + step],
+    };
+    let device = Device::of(Gpu {
+        sms: 2,
+        ..Gpu::H200
+    });
+    let ran = together(&device, &streams, &Options::default(), &mut host)
+        .unwrap_or_else(|found| panic!("{found:?}"));
+    let report = &ran[BATCH][0].report;
+    assert!(report.diagnostics.is_empty(), "{:#?}", report.diagnostics);
+    let runs = kernel.output(&report.outcome, "runs");
+    let runs = runs.and_then(|runs| runs.to_vec::<u32>()).expect("words");
+    let steps = 4 * LONGEST - 6 * SHORTER;
+    assert_eq!(runs, [1, 1, 1, 1, 4, steps]);
+}

@@ -1,9 +1,11 @@
 //! Policies that look at a clock: the simulated one.
 
 use super::run::{Setting, run};
+use heist_builder::{Arch, kernel_params};
 use heist_launch::DecisionKind::{Declined, Granted, Requested};
 use heist_launch::Time;
-use heist_sched::{Submit, TileSource};
+use heist_run::{Device, Program, Settings};
+use heist_sched::{Submit, TileSource, Tiled, TraceDevice, Watch};
 
 /// A decision is written down a little after the policy has looked at the clock.
 const LAG_NS: f64 = 400.0;
@@ -147,5 +149,51 @@ fn shared_bucket_a_request_costs_a_token_the_launch_gets_rate_tokens_a_milliseco
             assert!(asked as u32 >= burst, "{asked}: {}", seen.what);
             assert!(all.len() > asked, "nobody declined: {}", seen.what);
         }
+    }
+}
+
+kernel_params! {
+    /// How long the last warp of a block takes for a tile.
+    pub struct Late { sleep: u32 }
+}
+
+/// The thread that records a tile is done with it at once. (It writes down the beginning a little after the other warp has begun.)
+#[test]
+fn a_tile_ends_with_the_last_warp_of_its_block() {
+    let tiled = Tiled::<Late>::new("late", 40)
+        .source(TileSource::Ticket)
+        .watch(Watch::Trace)
+        .block(64);
+    let kernel = tiled
+        .build(Arch::SM_90A, |k, args, tiles| {
+            tiles.each(|_| k.if_(k.thread_index().ge(32), || k.nanosleep(args.sleep)))
+        })
+        .unwrap_or_else(|error| panic!("{error}"));
+    let device = Device::open("sim:h200".parse().expect("a name")).expect("it is simulated");
+    let plan = kernel.plan(4).expect("a launch");
+    let arguments = kernel.arguments(&plan, Late { sleep: 7_000 });
+    let entry = &*kernel.built.launch.entry;
+    let program = Program::from_module(entry, &kernel.built.module);
+    let ran = device
+        .run(
+            &program,
+            entry,
+            &plan.launch,
+            &arguments,
+            &Settings::default(),
+        )
+        .unwrap_or_else(|error| panic!("{error}"));
+    let place = TraceDevice {
+        device: device.label(),
+        sms: device.sms(),
+        clock: device.clock(),
+    };
+    let report = kernel
+        .report(&plan, &ran.outcome, &place)
+        .expect("a report");
+    let tiles = report.trace.expect("a trace").tiles;
+    assert_eq!(tiles.len(), 40);
+    for tile in tiles {
+        assert!(tile.end.ns() - tile.start.ns() > 6_000.0, "{tile:?}");
     }
 }
