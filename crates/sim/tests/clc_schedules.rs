@@ -366,6 +366,14 @@ impl Schedule {
             return Err(format!("the meter shows {seen:?} of {blocks} blocks"));
         }
         let trace = report.outcome.trace.ok_or("no trace")?;
+        let spans: Vec<_> = trace.blocks.iter().map(|one| (one.block, one)).collect();
+        for decision in &trace.decisions {
+            let own = spans.iter().find(|(block, _)| *block == decision.block);
+            let during = own.is_some_and(|(_, own)| (own.start..=own.end).contains(&decision.at));
+            if !during {
+                return Err(format!("{decision:?} is not while its block runs"));
+            }
+        }
         Ok([DecisionKind::Granted, DecisionKind::Refused]
             .map(|kind| trace.decisions_by(kind) as u64))
     }

@@ -52,6 +52,22 @@ fn a_cooperative_grid_of_the_promised_size_is_taken() {
     }
 }
 
+#[test]
+fn a_launch_that_is_refused_is_told_what_to_do() {
+    let (program, device) = (program(), Device::named("sim:h200").expect("a device"));
+    for (launch, code, help) in [
+        (Launch::new((1, 70_000, 1), 32), rule::GRID_SIZE, "65535"),
+        (Launch::new(1, 2048), rule::BLOCK_SIZE, "fewer threads"),
+    ] {
+        let none = Arguments::default();
+        let refused = program.run(&device, "quiet", &launch, &none, &Options::default());
+        let refused = refused.expect_err("too much");
+        let found = refused.iter().find(|one| one.code == code);
+        let helps = &found.expect("it is refused").helps;
+        assert!(helps.iter().any(|one| one.contains(help)), "{helps:?}");
+    }
+}
+
 /// 600 registers that are live at once, under directives.
 fn wide(directives: &str) -> Program {
     let numbers = 0..600;

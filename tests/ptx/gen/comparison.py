@@ -10,6 +10,8 @@ INT_OPS = {"eq": lambda x, y: x == y, "ne": lambda x, y: x != y, "lt": lambda x,
 UNSIGNED_NAMES = {"lo": "lt", "ls": "le", "hi": "gt", "hs": "ge"}
 FLOAT_OPS = ("eq", "ne", "lt", "le", "gt", "ge", "equ", "neu", "ltu", "leu", "gtu", "geu", "num", "nan")
 
+COMBINED = (("and", lambda c, q: c & q), ("or", lambda c, q: c | q), ("xor", lambda c, q: c ^ q))
+
 
 def gather(ops, type_):
     """Runs every operator and packs the answers into the bits of one word."""
@@ -48,7 +50,7 @@ def predicates():
            [[sum(floats.compare(F32, op, F32.flush(x), F32.flush(y)) << i for i, op in enumerate(FLOAT_OPS)) for x, y in zip(a, b)]])
 
     # p|q and the boolean with a third predicate
-    for op, fn in (("and", lambda c, q: c & q), ("or", lambda c, q: c | q), ("xor", lambda c, q: c ^ q)):
+    for op, fn in COMBINED:
         body = f"""setp.ne.u32 q, c, 0;
 setp.lt.{op}.s32 p|r, a, b, q;
 selp.u32 d, 1, 0, p;
@@ -75,6 +77,13 @@ or.b32 d, d, t;"""
             k = f.map(f"setp_{op}_{t}", [t, t], ["u32"], body, [".pred p, q", ".u32 t"])
             bits = [floats.compare(fmt, op, x, y) for x, y in zip(a, b)]
             f.case(k, "with-nan", [a, b], [[lo | hi << 1 for lo, hi in zip(bits[::2], bits[1::2])]])
+        for op, fn in COMBINED:
+            body = f"setp.ne.u32 r, c, 0;\nsetp.lt.{op}.{t} p|q, a, b, r;\nselp.u32 d, 1, 0, p;\nselp.u32 t, 2, 0, q;\nor.b32 d, d, t;"
+            k = f.map(f"setp_lt_{op}_{t}", [t, t, "u32"], ["u32"], body, [".pred p, q, r", ".u32 t"])
+            # Neither half, the low one, the high one and both are less; without the third predicate, and with it.
+            a, b, c = [fmt.of(x) for x in (2, 2, 0, 2, 2, 0, 0, 0) * 2], [fmt.of(1)] * 16, [0] * 4 + [1] * 4
+            less = [0, 1, 2, 3] * 2
+            f.case(k, "truth-table", [a, b, c], [[fn(bits, 3 * z) for bits, z in zip(less, c)]])
     yield f
 
 

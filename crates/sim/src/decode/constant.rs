@@ -189,6 +189,27 @@ mod tests {
         assert_eq!(evaluate(&int(-1), ScalarType::U16, &none), Some(0xffff));
         let less = Constant::Binary(BinaryOp::Lt, Box::new((int(-1), int(1))));
         assert_eq!(integer(&less, &none), Some(1));
+        for (op, of) in [
+            (BinaryOp::Lt, [1, 0, 0]),
+            (BinaryOp::Le, [1, 1, 0]),
+            (BinaryOp::Gt, [0, 0, 1]),
+            (BinaryOp::Ge, [0, 1, 1]),
+            (BinaryOp::Eq, [0, 1, 0]),
+            (BinaryOp::Ne, [1, 0, 1]),
+        ] {
+            let holds = [2, 3, 4].map(|value| {
+                let both = Box::new((int(value), int(3)));
+                integer(&Constant::Binary(op, both), &none)
+            });
+            assert_eq!(holds, of.map(Some), "{op:?}");
+        }
+        for (op, of) in [(BinaryOp::And, [0, 0, 0, 1]), (BinaryOp::Or, [0, 1, 1, 1])] {
+            let holds = [(0, 0), (0, 4), (3, 0), (3, 4)].map(|(a, b)| {
+                let both = Box::new((int(a), int(b)));
+                integer(&Constant::Binary(op, both), &none)
+            });
+            assert_eq!(holds, of.map(Some), "{op:?}");
+        }
         let zero = Constant::Binary(BinaryOp::Div, Box::new((int(1), int(0))));
         assert_eq!(integer(&zero, &none), None);
     }

@@ -121,7 +121,7 @@ impl Decoder<'_> {
     fn fit(&mut self, register: Register, ty: ScalarType, name: &str) -> Decoded<Slot> {
         let (have, want) = (register.ty.bits(), ty.bits());
         let same_rows = have.max(32) == want.max(32);
-        if same_rows && have >= want || have == want {
+        if same_rows && have >= want {
             return Ok(register.slot(0));
         }
         Err(self.wrong(

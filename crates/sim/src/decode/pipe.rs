@@ -92,6 +92,7 @@ pub(crate) fn leave_out_unread(ops: &mut [Op], sites: &[Site], touched: &[Touche
 #[cfg(test)]
 mod tests {
     use super::*;
+    use heist_ptx::{Item, Statement};
 
     #[test]
     fn sums_keep_their_parts_apart() {
@@ -109,5 +110,29 @@ mod tests {
         assert_eq!(memory.parts(), [4, 0, 0, 8]);
         let most = Pipe::Other.demand(Cost::new(u16::MAX, 0));
         assert_eq!(Demand(most.0 * many).parts(), [65535 * 16384, 0, 0, 0]);
+    }
+    #[test]
+    fn global_memory_takes_the_bytes_of_a_warp() {
+        for (access, bytes) in [
+            ("ld.global.u8 h, [d]", 32),
+            ("ld.global.b32 v, [d]", 128),
+            ("st.global.v2.b64 [d], {d, d}", 512),
+            ("ld.global.v4.f32 {f, f, f, f}, [d]", 512),
+        ] {
+            let text = format!(
+                ".version 8.0\n.target sm_90\n.address_size 64\n.entry k() {{ .reg .b64 d; .reg .b32 v; .reg .b16 h; .reg .f32 f;\n{access};\n}}"
+            );
+            let module = heist_ptx::parse(&heist_ptx::Source::new("k.ptx", text)).expect("PTX");
+            let Some(Item::Function(kernel)) = module.items.first() else {
+                panic!("{access}");
+            };
+            let body = kernel.body.iter().flatten();
+            let pipes = body.filter_map(|statement| match statement {
+                Statement::Instruction(i) => Some(Pipe::of(i)),
+                _ => None,
+            });
+            let pipes: Vec<Pipe> = pipes.collect();
+            assert_eq!(pipes, [Pipe::Memory(bytes)], "{access}");
+        }
     }
 }

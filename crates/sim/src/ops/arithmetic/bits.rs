@@ -20,9 +20,9 @@ pub(crate) fn decode(d: &mut Decoder<'_>, i: &Instruction, mods: &Mods<'_>) -> D
     };
     let cost = Cost::ALU;
     match i.opcode.base() {
-        "and" => logic(d, i, ty, |a, b| a & b, |a, b| a & b, |a, b| a & b),
-        "or" => logic(d, i, ty, |a, b| a | b, |a, b| a | b, |a, b| a | b),
-        "xor" => logic(d, i, ty, |a, b| a ^ b, |a, b| a ^ b, |a, b| a ^ b),
+        "and" => logic(d, i, ty, |a, b| a & b, |a, b| a & b),
+        "or" => logic(d, i, ty, |a, b| a | b, |a, b| a | b),
+        "xor" => logic(d, i, ty, |a, b| a ^ b, |a, b| a ^ b),
         "not" => match ty.bits() {
             1 => not_pred(d, i),
             16 => one::<u16>(d, i, ty, cost, |a| !a),
@@ -111,7 +111,6 @@ fn logic(
     ty: ScalarType,
     word: fn(u32, u32) -> u32,
     long: fn(u64, u64) -> u64,
-    half: fn(u16, u16) -> u16,
 ) -> Decoded<()> {
     match ty.bits() {
         1 => {
@@ -143,9 +142,8 @@ fn logic(
             d.emit(instr, Cost::ALU);
             Ok(())
         }
-        16 => two::<u16>(d, i, ty, Cost::ALU, half),
         64 => two::<u64>(d, i, ty, Cost::ALU, long),
-        // Through the pointer the loop would not be vectorised.
+        // Those of 16 bits are words whose upper half is zero. Through the pointer the loop would not be vectorised.
         _ => {
             let o = operands(d, i, 3)?;
             let sources = [d.src(&o[1], ty)?, d.src(&o[2], ty)?];
