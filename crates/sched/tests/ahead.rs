@@ -84,6 +84,19 @@ fn the_next_tile_is_begun() {
     }
 }
 
+/// Each block ends in the trace as where tiles are begun by the loop.
+#[test]
+fn blocks_that_begin_their_next_tile_themselves_are_recorded() {
+    let tiled = Tiled::<Count>::new("count", [8, 5, 1])
+        .source(TileSource::Static)
+        .watch(Watch::Trace)
+        .block(64);
+    let kernel = count(tiled, Arch::SM_90A, true);
+    let ran = run(&kernel, "sim:h200", 3, &Settings::default(), &"followed");
+    let trace = ran.report.trace.expect("a trace");
+    assert_eq!((trace.blocks.len(), trace.tiles.len()), (3, 40));
+}
+
 /// A tile counts 1 in the first role and 100 in the second.
 fn count_in_roles(tiled: Tiled<Count>) -> Result<TiledKernel<Count>, heist_builder::BuildError> {
     tiled.build(Arch::SM_90A, |k, args, tiles| {

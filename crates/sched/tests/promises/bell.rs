@@ -8,8 +8,8 @@ use heist_run::company::{Device, Host, Options, Order, Reach, Stream, together};
 use heist_sched::{BELL_BYTES, Bell, Schedule, TileSource, Tiled, TiledKernel};
 
 kernel_params! {
-    /// How often each tile ran and, behind that, how often one was left half done, and how many steps were done; and
-    /// how many steps a tile has more than the one before it.
+    /// How often each tile ran and, behind that, how often one was left half done, how many steps were done, and how many
+    /// blocks had a tile; and how many steps a tile has more than the one before it.
     pub struct Count { runs: Global<u32>, tiles: u32, longer: u32 }
 }
 
@@ -42,6 +42,9 @@ fn kernel(schedule: &Schedule, tiles: u32, steps: u32, does: Body) -> TiledKerne
     tiled
         .build(Arch::SM_90A, |k, args, tiles| {
             k.shared::<u8>("room", 200 << 10);
+            k.one_thread(|| {
+                args.runs.at(args.tiles + 2).atomic_add(1u32);
+            });
             let pause = tiles.pause();
             tiles.each(|tile| {
                 let step = k.var(pause.map_or(k.c(0), |pause| pause.from()));
@@ -133,25 +136,44 @@ impl Host for Ringer {
 struct Seen {
     /// Tiles that were left half done.
     left: u32,
+    /// Blocks of the batch that had a tile.
+    came: u32,
     /// How long the visitor took, in nanoseconds.
     visit: u64,
     /// How long the batch took.
     batch: u64,
 }
 
-/// A batch whose bell is rung from `from` on, and a visitor of so many blocks.
-fn visited(policy: &str, bell: Bell, from: u64, blocks: u32) -> Seen {
-    visited_at_work((TILES, Body::Looks), policy, bell, from, blocks)
+/// How many tiles a batch has, how many steps each has more than the one before, and what bodies do.
+#[derive(Clone, Copy)]
+struct Batch {
+    tiles: u32,
+    longer: u32,
+    does: Body,
 }
 
-/// The same for a batch of so many tiles, whose bodies do this.
-fn visited_at_work(batch: (u32, Body), policy: &str, bell: Bell, from: u64, blocks: u32) -> Seen {
+/// Tiles of the same length.
+fn even(tiles: u32, does: Body) -> Batch {
+    Batch {
+        tiles,
+        longer: 0,
+        does,
+    }
+}
+
+/// A batch whose bell is rung from `from` on, and a visitor of so many blocks.
+fn visited(policy: &str, bell: Bell, from: u64, blocks: u32) -> Seen {
+    visited_at_work(even(TILES, Body::Looks), policy, bell, from, blocks)
+}
+
+/// The same for any batch.
+fn visited_at_work(batch: Batch, policy: &str, bell: Bell, from: u64, blocks: u32) -> Seen {
     company(batch, policy, (bell, Until::Placed), from, (blocks, 0))
 }
 
 /// The same for a bell that is silenced then, and a visitor whose blocks are so many steps longer than the one before.
 fn company(
-    batch: (u32, Body),
+    batch: Batch,
     policy: &str,
     bell: (Bell, Until),
     from: u64,
@@ -162,7 +184,11 @@ fn company(
 
 /// The same for a visitor that comes `again`, whose last visit is timed.
 fn visits(
-    (tiles, does): (u32, Body),
+    Batch {
+        tiles,
+        longer: own_longer,
+        does,
+    }: Batch,
     policy: &str,
     (bell, until): (Bell, Until),
     from: u64,
@@ -178,11 +204,11 @@ fn visits(
     let batch = kernel(&schedule, tiles, STEPS, does);
     let visitor = kernel(&Schedule::new(TileSource::Direct), blocks, STEPS, does);
     let mut launches = Vec::new();
-    for (kernel, longer) in [(&batch, 0), (&visitor, longer)] {
+    for (kernel, longer) in [(&batch, own_longer), (&visitor, longer)] {
         let plan = kernel.plan(SMS).expect("a launch");
         let tiles = kernel.tiles().x;
         let own = Count {
-            runs: Arg::in_out(&vec![0u32; tiles as usize + 2]),
+            runs: Arg::in_out(&vec![0u32; tiles as usize + 3]),
             tiles,
             longer,
         };
@@ -224,14 +250,17 @@ fn visits(
     assert!(found.is_empty(), "{found:#?}");
     let runs = batch.output(&ran[BATCH][0].report.outcome, "runs");
     let mut runs = runs.and_then(|runs| runs.to_vec::<u32>()).expect("words");
+    let came = runs.pop().expect("three more");
     let steps = runs.pop().expect("two more");
     // A tile that was left goes on where it was left: no step is done again.
-    assert_eq!(steps, tiles * STEPS, "{bell:?}");
+    let longer = own_longer * (0..tiles).sum::<u32>();
+    assert_eq!(steps, tiles * STEPS + longer, "{bell:?}");
     let left = runs.pop().expect("one more");
     assert!(runs.iter().all(|runs| *runs == 1), "{bell:?}: {runs:?}");
     let took = |stream: usize| ran[stream].last().map_or(0, |ran| ran.ended - ran.ready);
     Seen {
         left,
+        came,
         visit: took(VISITOR),
         batch: took(BATCH),
     }
@@ -268,7 +297,7 @@ fn who_comes_back_makes_room_for_another_that_leaves() {
 
 /// A bell that is silenced at the end of a visitor whose blocks are so many steps longer than the one before.
 fn rung_to_the_end(policy: &str, bell: Bell, blocks: u32, longer: u32) -> Seen {
-    let (batch, bell) = ((TILES, Body::Looks), (bell, Until::Ended));
+    let (batch, bell) = (even(TILES, Body::Looks), (bell, Until::Ended));
     company(batch, policy, bell, COMES + 1_000, (blocks, longer))
 }
 
@@ -298,7 +327,7 @@ fn who_is_back_for_long_makes_room_again() {
 /// A block that is back is there for the next visitor, though the bell was silent for less than a step in between.
 #[test]
 fn who_is_back_leaves_for_the_next_visitor() {
-    let (longer, batch) = (4, (2 * TILES, Body::Looks));
+    let (longer, batch) = (4, even(2 * TILES, Body::Looks));
     let longest = VISIT_NS + 3 * u64::from(longer * STEP_NS);
     let (bell, again) = ((Bell::Once(4), Until::Ended), COMES + longest + 6_000);
     let seen = visits(
@@ -338,7 +367,7 @@ fn who_leaves_at_the_end_of_a_tile_has_a_successor_of_its_own() {
     for policy in ["max-steals(1)", "never"] {
         // With a block for each tile, as `never` has it, nobody is overruled.
         let tiles = 250;
-        let batch = (tiles, Body::Looks);
+        let batch = even(tiles, Body::Looks);
         let seen = visited_at_work(batch, policy, Bell::Silent, COMES, 1);
         let least = u64::from(tiles.div_ceil(SMS)) * VISIT_NS;
         assert!(
@@ -354,7 +383,7 @@ fn who_leaves_at_the_end_of_a_tile_has_a_successor_of_its_own() {
 #[test]
 fn what_a_body_heard_stands_for_the_bell_at_the_end_of_its_tile() {
     let visit = |does, bell| {
-        let seen = visited_at_work((TILES, does), "until-asked", bell, 0, 1);
+        let seen = visited_at_work(even(TILES, does), "until-asked", bell, 0, 1);
         assert_eq!(seen.left, 0);
         seen.visit
     };
@@ -364,6 +393,30 @@ fn what_a_body_heard_stands_for_the_bell_at_the_end_of_its_tile() {
     assert!(visit(Body::Heard(rung.word()), rung) < VISIT_NS + tile);
     assert!(visit(Body::Heard(0), rung) > rest);
     assert!(visit(Body::Heard(rung.word()), Bell::Silent) > rest);
+}
+
+/// Blocks that end their tiles one after the other, and do not look at the bell before: one leaves, and counts as away as long as
+/// the visitor has its place.
+#[test]
+fn who_leaves_at_the_end_of_a_tile_counts_as_away() {
+    let batch = Batch {
+        longer: 1,
+        ..even(TILES, Body::Deaf)
+    };
+    for (blocks, bell) in [(1, Bell::For(1)), (2, Bell::For(2))] {
+        let rung = (bell, Until::Ended);
+        let seen = company(batch, "until-asked", rung, COMES + 1_000, (blocks, 0));
+        assert_eq!((seen.left, seen.came), (0, SMS + blocks), "{bell:?}");
+    }
+}
+
+/// A block has one tile, whether bodies look at the bell or not: there is a block for each.
+#[test]
+fn never_leaves_after_one_tile_where_tiles_may_be_left() {
+    for does in [Body::Looks, Body::Deaf] {
+        let seen = visited_at_work(even(TILES, does), "never", Bell::Silent, COMES, 1);
+        assert_eq!((seen.left, seen.came), (0, TILES));
+    }
 }
 
 /// Rings for all until two tiles were left, and once more, for a step, when the second tile has ended.
@@ -406,7 +459,7 @@ fn a_block_whose_first_slot_is_taken_leaves_its_tile_in_another() {
     let kernel = kernel(&schedule, 4, LONGEST, Body::Looks);
     let plan = kernel.plan(2).expect("a launch");
     let own = Count {
-        runs: Arg::in_out(&[0u32; 6]),
+        runs: Arg::in_out(&[0u32; 7]),
         tiles: 4,
         longer: SHORTER.wrapping_neg(),
     };
@@ -438,5 +491,5 @@ fn a_block_whose_first_slot_is_taken_leaves_its_tile_in_another() {
     let runs = kernel.output(&report.outcome, "runs");
     let runs = runs.and_then(|runs| runs.to_vec::<u32>()).expect("words");
     let steps = 4 * LONGEST - 6 * SHORTER;
-    assert_eq!(runs, [1, 1, 1, 1, 4, steps]);
+    assert_eq!(runs[..6], [1, 1, 1, 1, 4, steps]);
 }

@@ -152,6 +152,17 @@ fn shared_bucket_a_request_costs_a_token_the_launch_gets_rate_tokens_a_milliseco
     }
 }
 
+/// The first tile takes longer than the budget.
+#[test]
+fn a_loaded_budget_counts_from_the_beginning_of_its_block() {
+    let setting = Setting::new(TileSource::Clc, 1).submit(Submit::Late);
+    let setting = setting.loaded(true).sleep(20_000, 0).tiles(600);
+    let seen = run("time-budget(8us)", setting);
+    for block in &seen.blocks {
+        assert_eq!(block.requested(), 0, "{}: {block:?}", seen.what);
+    }
+}
+
 kernel_params! {
     /// How long the last warp of a block takes for a tile.
     pub struct Late { sleep: u32 }
