@@ -462,6 +462,17 @@ fn one(
         for ran in ran {
             launches += 1;
             let outcome = &ran.report.outcome;
+            let spans = outcome.trace.iter().flat_map(|trace| &trace.blocks);
+            for span in spans {
+                let during = [span.start.ns(), span.end.ns()];
+                let order = [
+                    ran.ready as f64,
+                    during[0],
+                    during[1],
+                    ran.ended as f64 + 1.0,
+                ];
+                assert!(order.is_sorted(), "{what}: {order:?}");
+            }
             let runs = tenant.pooled.kernel.output(outcome, "runs").expect("it");
             let mut runs = runs.to_vec::<u32>().expect("words");
             paused += runs.pop().expect("one more") as usize;

@@ -403,9 +403,14 @@ fn who_leaves_at_the_end_of_a_tile_counts_as_away() {
         longer: 1,
         ..even(TILES, Body::Deaf)
     };
-    for (blocks, bell) in [(1, Bell::For(1)), (2, Bell::For(2))] {
-        let rung = (bell, Until::Ended);
-        let seen = company(batch, "until-asked", rung, COMES + 1_000, (blocks, 0));
+    // Of the last visitor one block ends long before the other: who comes behind it holds the place.
+    for (blocks, bell, longer) in [
+        (1, Bell::For(1), 0),
+        (2, Bell::For(2), 0),
+        (2, Bell::Once(2), 8),
+    ] {
+        let (rung, visitor) = ((bell, Until::Ended), (blocks, longer));
+        let seen = company(batch, "until-asked", rung, COMES + 1_000, visitor);
         assert_eq!((seen.left, seen.came), (0, SMS + blocks), "{bell:?}");
     }
 }
