@@ -51,51 +51,48 @@ fn grouped_problems() -> Vec<(String, Grouped)> {
     cases.into_iter().map(problem).collect()
 }
 
-/// Tile shapes of groups besides the chosen one: rows, columns, stages, and whether two warpgroups have one each.
-const WIDE: [(u32, u32, u32, bool); 8] = [
-    (128, 256, 4, false),
-    (256, 192, 3, false),
-    (256, 160, 4, false),
-    (256, 128, 4, false),
-    (192, 192, 4, false),
-    (128, 192, 5, true),
-    (128, 160, 5, true),
-    (64, 256, 5, true),
+/// A tile shape of groups: rows, columns, stages, blocks on a multiprocessor, and whether two warpgroups have one each.
+type Shape = (u32, u32, u32, u32, bool);
+
+/// Those besides the chosen one.
+const SHAPES: [Shape; 16] = [
+    (64, 128, 4, 2, false),
+    (64, 128, 8, 1, false),
+    (64, 256, 5, 1, false),
+    (128, 128, 6, 1, false),
+    (128, 192, 5, 1, false),
+    (128, 224, 4, 1, false),
+    (128, 256, 4, 1, false),
+    (192, 192, 4, 1, false),
+    (256, 128, 4, 1, false),
+    (256, 160, 4, 1, false),
+    (256, 192, 3, 1, false),
+    (64, 192, 6, 1, true),
+    (64, 256, 5, 1, true),
+    (128, 128, 6, 1, true),
+    (128, 160, 5, 1, true),
+    (128, 192, 5, 1, true),
 ];
 
-/// Writes what is chosen for a grouped problem, and other tile shapes.
-pub(super) fn groups(directory: &Path) -> Result<(), Box<dyn std::error::Error>> {
+/// Writes what is chosen for grouped problems, and other tile shapes.
+fn write(
+    problems: Vec<(String, Grouped)>,
+    directory: &Path,
+) -> Result<(), Box<dyn std::error::Error>> {
     let (mut written, mut all) = (BTreeMap::new(), Vec::new());
-    for (name, problem) in grouped_problems() {
+    for (name, problem) in problems {
         let Shapes::Rows { rows, n, k } = &problem.shapes else {
             continue;
         };
         let chosen = grouped::FAMILY.choose(None, &problem, H200)?;
         let job = chosen.job(&problem, None, H200)?;
-        let mut arms = vec![describe("chosen", &job, directory, &mut written)?];
-        for (rows, cols, stages, pingpong) in WIDE {
-            let turns = if pingpong { 1 } else { 0 };
-            let words = [
-                ("rows", rows),
-                ("cols", cols),
-                ("depth", 64),
-                ("stages", stages),
-                ("blocks", 1),
-                ("pingpong", turns),
-            ];
-            let words = words.map(|(name, number)| (name, number.to_string()));
-            match problem.tuned(&Candidate::new(words), H200) {
-                Ok(plan) => {
-                    let mark = if pingpong { "/pingpong" } else { "" };
-                    let name = format!("{rows}x{cols}/{stages}{mark}");
-                    arms.push(describe(
-                        &name,
-                        &plan.job(|_| None),
-                        directory,
-                        &mut written,
-                    )?);
-                }
-                Err(why) => eprintln!("{name}, {rows}x{cols}: {why}"),
+        let tiles = job.name.split(' ').next_back().unwrap_or("");
+        let name_chosen = format!("chosen {tiles}");
+        let mut arms = vec![describe(&name_chosen, &job, directory, &mut written)?];
+        for shape in SHAPES {
+            match tiled(&problem, shape) {
+                Ok((name, job)) => arms.push(describe(&name, &job, directory, &mut written)?),
+                Err(why) => eprintln!("{name}, {shape:?}: {why}"),
             }
         }
         all.push(json!({ "name": name, "rows": rows, "n": n, "k": k, "arms": arms }));
@@ -103,6 +100,15 @@ pub(super) fn groups(directory: &Path) -> Result<(), Box<dyn std::error::Error>>
     std::fs::write(directory.join("sweep.json"), serde_json::to_string(&all)?)?;
     println!("{} kernels in {}", written.len(), directory.display());
     Ok(())
+}
+
+pub(super) fn groups(directory: &Path) -> Result<(), Box<dyn std::error::Error>> {
+    write(grouped_problems(), directory)
+}
+
+/// The same for groups drawn at random.
+pub(super) fn drawn(directory: &Path) -> Result<(), Box<dyn std::error::Error>> {
+    write(random_groups(32), directory)
 }
 
 /// Groups drawn at random: how many, how many rows a group and how uneven, columns, depth. Small
@@ -138,11 +144,10 @@ fn random_groups(count: usize) -> Vec<(String, Grouped)> {
     all
 }
 
-/// A problem in tiles of so many rows and columns, with so many stages and blocks on a
-/// multiprocessor: the arm's name, and its job.
+/// A problem in tiles of a shape: the arm's name, and its job.
 fn tiled(
     problem: &Grouped,
-    [rows, cols, stages, blocks]: [u32; 4],
+    (rows, cols, stages, blocks, pingpong): Shape,
 ) -> Result<(String, Job), KernelError> {
     let words = [
         ("rows", rows),
@@ -150,44 +155,13 @@ fn tiled(
         ("depth", 64),
         ("stages", stages),
         ("blocks", blocks),
+        ("pingpong", pingpong.into()),
     ];
     let words = words.map(|(name, number)| (name, number.to_string()));
     let plan = problem.tuned(&Candidate::new(words), H200)?;
-    let name = format!("{rows}x{cols}/{stages}*{blocks}");
+    let mark = if pingpong { "/pingpong" } else { "" };
+    let name = format!("{rows}x{cols}/{stages}*{blocks}{mark}");
     Ok((name, plan.job(|_| None)))
-}
-
-/// Writes what is chosen for groups drawn at random, and tile shapes beside it.
-pub(super) fn drawn(directory: &Path) -> Result<(), Box<dyn std::error::Error>> {
-    let (mut written, mut all) = (BTreeMap::new(), Vec::new());
-    for (name, problem) in random_groups(32) {
-        let Shapes::Rows { rows, n, k } = &problem.shapes else {
-            continue;
-        };
-        let chosen = grouped::FAMILY.choose(None, &problem, H200)?;
-        let job = chosen.job(&problem, None, H200)?;
-        let name_chosen = format!("chosen {}", chosen.name());
-        let mut arms = vec![describe(&name_chosen, &job, directory, &mut written)?];
-        for (rows, cols, stages, blocks) in [
-            (64, 128, 4, 2),
-            (64, 128, 8, 1),
-            (64, 192, 6, 1),
-            (64, 256, 5, 1),
-            (128, 128, 6, 1),
-            (128, 160, 5, 1),
-            (128, 192, 5, 1),
-            (128, 224, 4, 1),
-            (128, 256, 4, 1),
-            (256, 128, 4, 1),
-        ] {
-            let (name, job) = tiled(&problem, [rows, cols, stages, blocks])?;
-            arms.push(describe(&name, &job, directory, &mut written)?);
-        }
-        all.push(json!({ "name": name, "rows": rows, "n": n, "k": k, "arms": arms }));
-    }
-    std::fs::write(directory.join("sweep.json"), serde_json::to_string(&all)?)?;
-    println!("{} kernels in {}", written.len(), directory.display());
-    Ok(())
 }
 
 /// Groups of 8-bit floats: rows, room where they are masked, columns, depth. Prefill and decode of
@@ -250,7 +224,7 @@ pub(super) fn scaled(directory: &Path) -> Result<(), Box<dyn std::error::Error>>
             (192, 128, 5, 1),
             (256, 128, 4, 1),
         ] {
-            match tiled(&problem, [rows, cols, stages, blocks]) {
+            match tiled(&problem, (rows, cols, stages, blocks, false)) {
                 Ok((name, job)) => arms.push(describe(&name, &job, directory, &mut written)?),
                 Err(why) => eprintln!("{name}, {rows}x{cols}: {why}"),
             }

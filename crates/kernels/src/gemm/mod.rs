@@ -64,6 +64,7 @@ pub(crate) use operand::{Element, From, Operand};
 pub use problem::{Activation, Epilogue, Gemm, Input, Layout, Major, Output, Scales, Summing};
 pub(crate) use reference::random_scales;
 pub(crate) use scales::{BLOCK as SCALE_BLOCK, BlockScales, CopiedScales, maps as scale_maps};
+pub(crate) use tiling::GROUP_ROWS;
 pub use tiling::{Cluster, Tiling};
 pub use variant::{FAMILY, job_with, job_with_tiling, schedule};
 pub(crate) use wgmma::{

@@ -93,6 +93,8 @@ pub(crate) struct Factors<'k> {
     pub(crate) from: Val<'k, u32>,
     /// How many there are.
     pub(crate) steps: Val<'k, u32>,
+    /// Rows of the tile that are of use, where some may not be: 64 that are none are not multiplied.
+    pub(crate) used: Option<Val<'k, u32>>,
 }
 
 impl<'k> Factors<'k> {
@@ -280,7 +282,7 @@ impl<'p, 'k> Ends<'p, 'k> {
         }
     }
 
-    /// In a warpgroup that multiplies: a tile's sums, as [`Ends::tile`] has them stored.
+    /// In a warpgroup that multiplies: a tile's sums, as [`Ends::tile`] has them stored. Of its rows those 64 are left out of which none is of use.
     fn multiply_tile<H: WgmmaInput, A: Copy>(
         &self,
         factors: Factors<'k>,
@@ -288,24 +290,69 @@ impl<'p, 'k> Ends<'p, 'k> {
         ahead: impl Fn(Val<'k, u32>) -> A,
         store: impl Fn(&WgmmaResult<'k>, Val<'k, u32>, A),
     ) {
-        let k = self.k;
-        k.comment("the products");
+        self.k.comment("the products");
+        let multiply =
+            |places: &[_]| self.multiply_rows::<H, A>(factors, levels, places, &ahead, &store);
         let places = self.places();
+        match factors.used.filter(|_| self.pieces.is_none()) {
+            None => multiply(&places),
+            Some(used) => self.multiply_used(factors, used, &places, &multiply),
+        }
+    }
+
+    /// As many of the 64 rows from each of `places` on as there are rows of use.
+    fn multiply_used(
+        &self,
+        factors: Factors<'k>,
+        used: Val<'k, u32>,
+        places: &[Val<'k, u32>],
+        multiply: &dyn Fn(&[Val<'k, u32>]),
+    ) {
+        match places.split_last() {
+            None => self.pass_over(factors),
+            // A tile has a row at least.
+            Some((_, [])) if self.tiling.sharing() == 1 => multiply(places),
+            Some((last, others)) => self.k.if_else(
+                used.gt(*last),
+                || multiply(places),
+                || self.multiply_used(factors, used, others, multiply),
+            ),
+        }
+    }
+
+    /// Gives back the stages of a tile of which this warpgroup has no rows.
+    fn pass_over(&self, factors: Factors<'k>) {
+        self.k
+            .for_range(0, factors.steps, |_| self.consumer.consume(|_| ()));
+        if let Some(turns) = &self.turns {
+            turns.take(|| ());
+        }
+    }
+
+    /// The sums of 64 rows of a tile from each of `places` on.
+    fn multiply_rows<H: WgmmaInput, A: Copy>(
+        &self,
+        factors: Factors<'k>,
+        levels: Levels,
+        places: &[Val<'k, u32>],
+        ahead: &impl Fn(Val<'k, u32>) -> A,
+        store: &impl Fn(&WgmmaResult<'k>, Val<'k, u32>, A),
+    ) {
         let read: Vec<_> = places.iter().map(|row| ahead(*row)).collect();
         let factors = self.left_of(factors);
         let sums = match (levels, factors.scales) {
-            (Levels::One, _) => self.in_one_level::<H>(factors, &places),
+            (Levels::One, _) => self.in_one_level::<H>(factors, places),
             (Levels::Two, _) if places.len() == 1 => {
                 vec![self.in_parts::<H>(factors, places[0])]
             }
             (Levels::Scaled, Some(scales)) if self.parts(levels) == 2 => {
                 vec![self.in_two_parts::<H>(factors, places[0], scales)]
             }
-            (Levels::Two | Levels::Scaled, _) => self.in_two_levels::<H>(factors, &places),
+            (Levels::Two | Levels::Scaled, _) => self.in_two_levels::<H>(factors, places),
         };
         let store = || {
             let all = || {
-                for ((sums, row), read) in sums.iter().zip(&places).zip(&read) {
+                for ((sums, row), read) in sums.iter().zip(places).zip(&read) {
                     store(sums, *row, *read);
                 }
             };

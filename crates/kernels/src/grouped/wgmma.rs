@@ -15,8 +15,8 @@ use crate::gemm::gather::Gather;
 use crate::gemm::pieces::state_words;
 use crate::gemm::warpgroup::{Ends, Factors, Levels, Role, Side, ring};
 use crate::gemm::{
-    BlockScales, CopiedScales, Epilogue, Finish, Gated, Input, Major, Output, Placed, SCALE_BLOCK,
-    Scales, Staged, Staging, Stored, Tiling, left, scale_maps,
+    BlockScales, CopiedScales, Epilogue, Finish, GROUP_ROWS, Gated, Input, Major, Output, Placed,
+    SCALE_BLOCK, Scales, Staged, Staging, Stored, Tiling, left, scale_maps,
 };
 use crate::job::{Step, buffer};
 use heist_builder::{
@@ -300,7 +300,14 @@ impl<'k> Work<'_, 'k> {
             scales: (self.form.scales == Scales::Blocks).then(|| self.scales(found)),
             from: left.first.kernel().c(0),
             steps: self.args.steps,
+            used: self.used(found),
         }
+    }
+
+    /// Rows of a tile that are its group's, where the tile has more than 64.
+    fn used(&self, found: Found<'k>) -> Option<Val<'k, u32>> {
+        let member = self.groups.member(found.group);
+        (self.form.tiling.rows > GROUP_ROWS).then(|| left(member.m, found.row))
     }
 
     /// The scales of a tile's group.

@@ -566,6 +566,7 @@ fn factors<'k>(args: &WgmmaArgs<On<'k>>, form: &Form, place: Place<'k>) -> Facto
         scales: (form.scales == Scales::Blocks).then(|| scales(args, form)),
         from,
         steps,
+        used: None,
     }
 }
 
