@@ -20,7 +20,8 @@
 //!
 //! The constants were fitted to times that an H200 took: 10,201 plans of 211 shapes, mostly drawn at random, with 1 to 8192 rows,
 //! in up to 72 plans each (`gemm_tiles DIR many`), each with operands in memory and in L2. docs/measurements.md has what they
-//! choose for other shapes. What four blocks wait for each other and what a single staging buffer costs were added later, each by itself, to 356 shapes
+//! choose for other shapes. What shows of a short tile's stores where warpgroups store in turns was fitted later to 45 shapes of several waves (2026-11-18): fitted to either half the choice in the
+//! other took 1.022 for 1.029 and 1.029 for 1.048 of the best. What four blocks wait for each other and what a single staging buffer costs were added later, each by itself, to 356 shapes
 //! (11,600 plans, up to 72 a shape, in one wave or more): chosen plans took 1.0201 times as long as the best instead of 1.0214, either half of the shapes gained (the same with
 //! other values near them), and short depths in many waves 1.007 instead of 1.031. To fit all constants again gained nothing in the half that was left out. They are of Hopper, which is the only architecture with warpgroups.
 
@@ -28,7 +29,7 @@ use super::leave::Staging;
 use super::problem::{Gemm, Scales};
 use super::tail::Tail;
 use super::tiling::{Cluster, Tiling};
-use super::wgmma::edges;
+use super::wgmma::{SHORT, edges};
 use crate::family::Target;
 
 /// What the parts of a multiplication cost: the constants of the model, for one GPU. `gemm_fit` in `bench` fits
@@ -69,6 +70,8 @@ pub struct Costs {
     pub apart: f64,
     /// How much longer products take in clusters of four tiles and more whose blocks have one warpgroup each that multiplies.
     pub lockstep: f64,
+    /// How much longer products take in one warpgroup where rows are astride of lines and the result has more than 64.
+    pub uneven: f64,
     /// Cycles that the first stage takes longer where it comes from memory.
     pub first: f64,
     /// Cycles that a tile costs besides its steps.
@@ -79,10 +82,22 @@ pub struct Costs {
     pub turned: f64,
     /// Cycles of a tile's that go by while a block's next tile begins.
     pub next: f64,
-    /// Cycles from tile to tile where two warpgroups have one each.
+    /// Cycles from tile to tile where two warpgroups have one each, at least.
     pub turn: f64,
+    /// The part of what storing takes longer there than multiplying that shows.
+    pub ahead: f64,
     /// Cycles that 64 rows of a panel wait there until the panel before has left, where a warp has one staging buffer.
     pub panel: f64,
+    /// Cycles from tile to tile where warpgroups share it and the depth is short.
+    pub brief: f64,
+    /// The part of the cycles in which its rows are stored that shows there.
+    pub leaving: f64,
+    /// As much more where a warp has one staging buffer.
+    pub one_buffer: f64,
+    /// Where panels have fewer than 64 columns.
+    pub narrow: f64,
+    /// In clusters, whose blocks wait for each other.
+    pub waiting: f64,
     /// Cycles in which threads store the columns of 128 rows behind the last whole panel.
     pub rest: f64,
     /// Megabytes that memory moves in a microsecond.
@@ -126,13 +141,20 @@ pub const H200: Costs = Costs {
     row_sectors: 1.863,
     apart: 0.1711,
     lockstep: 0.15,
+    uneven: 0.08,
     first: 495.9,
     tile: 1622.0,
     tile_rows: 18.27,
     turned: 0.2098,
     next: 734.3,
     turn: 400.0,
-    panel: 300.0,
+    ahead: 0.67,
+    panel: 250.0,
+    brief: 210.0,
+    leaving: 0.35,
+    one_buffer: 0.285,
+    narrow: 0.27,
+    waiting: 0.3,
     rest: 493.6,
     memory: 4.3,
     sums: 3.736,
@@ -272,6 +294,8 @@ fn time_of(problem: &Gemm, tiling: &Tiling, target: Target, costs: &Costs, missi
             false => 0.0,
         },
         panels: panels_that_wait(problem, tiling, target).into(),
+        leaving: leaving(problem, tiling, target, costs),
+        uneven: uneven(problem, tiling, costs),
     };
     let mut time = load.time_at(tiling, target, costs);
     time += match tiling.cluster.count() {
@@ -309,11 +333,50 @@ fn panels_that_wait(problem: &Gemm, tiling: &Tiling, target: Target) -> u32 {
     if !tiling.pingpong || tiling.swapped || tiling.split > 1 {
         return 0;
     }
+    let staging = staging(problem, tiling, target, 2);
+    staging.map_or(0, |staging| staging.waiting(tiling))
+}
+
+/// How much longer products take in one warpgroup where rows are astride of lines: such stages come unevenly, and nobody else multiplies meanwhile. Of 42 shapes of middle
+/// rows that nothing was fitted to what is chosen took 1.015 of the best instead of 1.021, and no other of 317 changed.
+fn uneven(problem: &Gemm, tiling: &Tiling, costs: &Costs) -> f64 {
+    let alone = tiling.groups() * tiling.blocks == 1 && problem.m > 64;
+    match alone && astride(problem) > 0.0 {
+        true => costs.uneven,
+        false => 0.0,
+    }
+}
+
+/// The staging buffers that fit beside a tile's stages, so many a warp at most.
+fn staging(problem: &Gemm, tiling: &Tiling, target: Target, most: u32) -> Option<Staging> {
     let majors = [problem.layout.a(), problem.layout.b()];
     let taken = tiling.ring_bytes(majors) + 1024;
-    let room = tiling.room(target.arch).checked_sub(taken);
-    let staging = room.and_then(|room| Staging::new(tiling, room, 2));
-    staging.map_or(0, |staging| staging.waiting(tiling))
+    let room = tiling.room(target.arch).checked_sub(taken)?;
+    Staging::new(tiling, room, most)
+}
+
+/// The part of the cycles in which a tile's rows are stored that shows from tile to tile, where its warpgroups store in turns: with up to 1024 of the depth
+/// in halves. Each has a loop of its own, and one multiplies the next tile while another stores; before, all of it showed. `None` elsewhere.
+fn leaving(problem: &Gemm, tiling: &Tiling, target: Target, costs: &Costs) -> Option<f64> {
+    let short = problem.k * problem.input.bytes() <= 2 * SHORT;
+    let shared = tiling.sharing() > 1 && tiling.blocks == 1 && tiling.split == 1;
+    if !short || !shared || tiling.swapped || problem.scales == Scales::Blocks {
+        return None;
+    }
+    let staging = staging(problem, tiling, target, 4);
+    let of = |part: f64, counts: bool| if counts { part } else { 0.0 };
+    Some(
+        costs.leaving
+            + of(
+                costs.one_buffer,
+                staging.is_none_or(|staging| staging.buffers() == 1),
+            )
+            + of(
+                costs.narrow,
+                staging.is_none_or(|staging| staging.width() < 64),
+            )
+            + of(costs.waiting, tiling.cluster.count() > 1),
+    )
 }
 
 /// Rows of a tile that are copied, or its columns.
@@ -387,6 +450,10 @@ struct Load {
     tail: f64,
     /// Panels of 64 rows of a tile that wait for the one before.
     panels: f64,
+    /// The part of a tile's stores that shows, where its warpgroups store in turns.
+    leaving: Option<f64>,
+    /// How much longer products take, where stages come unevenly and nobody else's go on meanwhile.
+    uneven: f64,
 }
 
 impl Load {
@@ -406,7 +473,7 @@ impl Load {
         let lockstep = match tiling.groups() == 1 && tiling.cluster.count() > 2 {
             true => costs.lockstep,
             false => 0.0,
-        };
+        } + self.uneven;
         let step = |active: f64| {
             let parts = [
                 products * (cols * costs.product).max(costs.least_product) * (1.0 + lockstep),
@@ -436,14 +503,16 @@ impl Load {
             true => 1.0 + costs.turned,
             false => 1.0,
         };
-        let tile = costs.tile + costs.tile_rows * turned * rows * cols / 128.0 + self.tail;
-        let next = match tiling.pingpong {
+        let stored = costs.tile_rows * turned * rows * cols / 128.0 + self.tail;
+        let tile = costs.tile + stored;
+        let next = match self.leaving {
             // One warpgroup stores while the other multiplies, as far as that takes as long.
-            true => {
+            _ if tiling.pingpong => {
                 let stores = tile + self.panels * costs.panel;
-                tile - costs.turn.max((stores - wave(1.0, sms)) / 2.0)
+                costs.turn.max((stores - wave(1.0, sms)) * costs.ahead)
             }
-            false => costs.next,
+            Some(part) => costs.brief + part * stored,
+            None => tile - costs.next,
         };
         let units = self.cut.as_ref().map_or(self.units, |cut| cut.whole.into());
         let whole = (units / (sms * blocks)).floor();
@@ -458,7 +527,7 @@ impl Load {
             cycles += wave((rest / sms).ceil(), rest.min(sms));
             waves += 1.0;
         }
-        cycles += (waves - 1.0) * (tile - next) * self.shown;
+        cycles += (waves - 1.0) * next * self.shown;
         let moved = self.bytes / 1e6 / costs.memory;
         let first = (tile + costs.first * self.missing) / costs.clock;
         beside([cycles / costs.clock, moved], MEMORY) + first + costs.launch

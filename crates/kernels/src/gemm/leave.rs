@@ -65,6 +65,16 @@ impl Staging {
         widths.find_map(|width| shape(WARP_ROWS, width, tiling.cols.div_ceil(width), most))
     }
 
+    /// Columns of a panel.
+    pub(crate) fn width(&self) -> u32 {
+        self.width
+    }
+
+    /// Buffers of each warp.
+    pub(crate) fn buffers(&self) -> u32 {
+        self.buffers
+    }
+
     /// Panels of 64 rows of such a tile that wait until the one before has left: all, where a warp has one buffer for them.
     pub(crate) fn waiting(&self, tiling: &Tiling) -> u32 {
         let panels = tiling.rows / 64 * tiling.cols.div_ceil(self.width);

@@ -5,5 +5,5 @@ mod form;
 mod plan;
 
 pub(crate) use block::{is_let_go, takes_tile_after_tile};
-pub(crate) use form::{edges, element, fits_levels, refusal, tiles, uncopyable, unshared};
+pub(crate) use form::{SHORT, edges, element, fits_levels, refusal, tiles, uncopyable, unshared};
 pub(crate) use plan::{can_cut, cut, plan};

@@ -1,7 +1,7 @@
 //! Many multiplications in one launch.
 
 use crate::error::KernelError;
-use crate::gemm::{Input, Layout, Output, SCALE_BLOCK, Scales, Summing};
+use crate::gemm::{GROUP_ROWS, Input, Layout, Output, SCALE_BLOCK, Scales, Summing};
 use crate::job::Work;
 use std::fmt;
 
@@ -85,6 +85,21 @@ impl Alike<'_> {
     pub(crate) fn tiles(&self, height: u32) -> u64 {
         let tiles = |rows: &u32| u64::from(rows.div_ceil(height));
         self.rows.iter().map(tiles).sum()
+    }
+
+    /// How many of these have up to 64 rows of their group, how many up to 128, and so on: the last of a group may have fewer than the others.
+    pub(crate) fn tiles_by_rows(&self, height: u32) -> Vec<u64> {
+        let mut tiles = vec![0; height.div_ceil(GROUP_ROWS) as usize];
+        for rows in self.rows {
+            let (whole, rest) = (rows / height, rows % height);
+            if let Some(all) = tiles.last_mut() {
+                *all += u64::from(whole);
+            }
+            if rest > 0 {
+                tiles[(rest.div_ceil(GROUP_ROWS) - 1) as usize] += 1;
+            }
+        }
+        tiles
     }
 }
 

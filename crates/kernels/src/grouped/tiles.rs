@@ -23,7 +23,8 @@ pub(super) fn time(problem: &Grouped, tiling: &Tiling, fused: Fused, target: Tar
         return f64::INFINITY;
     };
     let Alike { rows, n, k, .. } = alike;
-    let tiles = alike.tiles(tiling.rows) * u64::from(n.div_ceil(fused.width(tiling)));
+    let across = f64::from(n.div_ceil(fused.width(tiling)));
+    let tiles = alike.tiles_by_rows(tiling.rows).into_iter();
     let bytes = problem.input.bytes();
     // A gated pair has the matrices of the others besides.
     let used = rows.iter().filter(|rows| **rows > 0).count() as f64;
@@ -32,7 +33,7 @@ pub(super) fn time(problem: &Grouped, tiling: &Tiling, fused: Fused, target: Tar
         true => used * f64::from(n) * f64::from(k) * f64::from(bytes),
     };
     let load = Load {
-        tiles: tiles as f64,
+        tiles: tiles.map(|count| count as f64 * across).collect(),
         steps: f64::from(k.div_ceil(tiling.depth * 2 / bytes)),
         bytes: work(problem).bytes + others,
         astride: off_lines(k * bytes),

@@ -7,7 +7,7 @@
 //! loops for each role and tiles for each warpgroup, which came later, the choice in 13 sets of groups took 1.012 of the best of eight tile shapes.
 
 use crate::family::Target;
-use crate::gemm::Tiling;
+use crate::gemm::{GROUP_ROWS, Tiling};
 
 /// Cycles in a microsecond.
 const CLOCK: f64 = 1755.0;
@@ -32,8 +32,8 @@ const LAUNCH: f64 = 1.58;
 
 /// What blocks have to do.
 pub(super) struct Load {
-    /// Tiles.
-    pub(super) tiles: f64,
+    /// Tiles by how many times 64 of their rows are multiplied, from once on: the last of a group may have fewer than the others.
+    pub(super) tiles: Vec<f64>,
     /// Steps of each.
     pub(super) steps: f64,
     /// Bytes that must cross the memory bus once.
@@ -54,11 +54,11 @@ impl Load {
     /// Microseconds that it takes in these tiles, about.
     pub(super) fn time(&self, tiling: &Tiling, target: Target) -> f64 {
         let [rows, cols, depth] = [tiling.rows, tiling.cols, tiling.depth].map(f64::from);
-        let products = rows / 64.0 * depth / 16.0;
         let stage = (rows + cols) * depth * 2.0;
         // A row that does not start with a line is a line more.
         let astride = 1.0 + self.astride;
-        let step = |active: f64| {
+        let step = |active: f64, rows: f64| {
+            let products = rows / 64.0 * depth / 16.0;
             let parts = [
                 products * (cols * PRODUCT[0]).max(PRODUCT[1]),
                 (products * (64.0 + cols) * 32.0 + stage) / SHARED,
@@ -68,17 +68,24 @@ impl Load {
         };
         let (sms, blocks) = (f64::from(target.sms), f64::from(tiling.blocks));
         // Blocks on one multiprocessor share all of that, but not the latency.
-        let wave = |blocks: f64, active: f64| {
+        let wave_of = |blocks: f64, active: f64, rows: f64| {
             let waiting = LATENCY * active / sms * astride / f64::from(tiling.stages);
-            self.steps * (step(active) * blocks + self.longer).max(waiting)
+            self.steps * (step(active, rows) * blocks + self.longer).max(waiting)
         };
+        let wave = |blocks: f64, active: f64| wave_of(blocks, active, rows);
         let tile = TILE[0] + TILE[1] * rows * cols / 128.0;
         let shown = match tiling.pingpong {
             true => TURN.max((tile - wave(1.0, sms)) / 2.0),
             false => tile - NEXT,
         };
-        let whole = (self.tiles / (sms * blocks)).floor();
-        let rest = self.tiles - whole * sms * blocks;
+        // A tile with fewer rows is a part of one.
+        let parts = (1u32..).zip(&self.tiles).map(|(times, count)| {
+            let own = wave_of(1.0, sms, f64::from(times * GROUP_ROWS)) + shown;
+            count * own / (wave(1.0, sms) + shown)
+        });
+        let tiles: f64 = parts.sum();
+        let whole = (tiles / (sms * blocks)).floor();
+        let rest = tiles - whole * sms * blocks;
         let mut cycles = whole * (wave(blocks, sms) + shown) + tile - shown;
         if rest > 0.0 {
             cycles += wave((rest / sms).ceil(), rest.min(sms)) + shown;

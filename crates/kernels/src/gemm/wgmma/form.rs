@@ -90,7 +90,7 @@ pub(super) struct Form {
 }
 
 /// Such a depth, in elements of 16 bits.
-const SHORT: u32 = 1024;
+pub(crate) const SHORT: u32 = 1024;
 
 impl Form {
     pub(super) fn new(problem: &Gemm, tiling: &Tiling, arch: Arch) -> Result<Form, KernelError> {
