@@ -301,8 +301,14 @@ fn tiles_follow_the_shape() {
     // Widths beside whose stages two staging buffers fit store 1.05 to 1.11 times as fast where the depth is short.
     for (m, n, k) in [(6964, 6448, 280), (5286, 3584, 256), (6146, 2880, 384)] {
         let tiling = chosen_tiles(m, n, k);
-        let fits = ![136, 144, 184, 192].contains(&tiling.cols);
-        assert!(tiling.pingpong && fits, "{m}x{n}x{k}: {tiling}");
+        let one = tiling.pingpong && [136, 144, 184, 192].contains(&tiling.cols);
+        assert!(!one, "{m}x{n}x{k}: {tiling}");
+    }
+    // There warpgroups that share a tile store in turns, which hides most of it: 192 x 144 and 128 x 208 were 1.07 to 1.14 times as fast as pairs of tiles.
+    for (m, n, k) in [(3753, 3712, 128), (6466, 1952, 144), (7157, 4352, 128)] {
+        let tiling = chosen_tiles(m, n, k);
+        let shared = !tiling.pingpong && tiling.rows >= 128;
+        assert!(shared, "{m}x{n}x{k}: {tiling}");
     }
     // Widths of a tile fill a wave where rows in steps of 64 do not, however many there are.
     let wide = chosen_tiles(3334, 1488, 10264);
