@@ -63,6 +63,7 @@ pub use operand::Width;
 pub(crate) use operand::{Element, From, Operand};
 pub use problem::{Activation, Epilogue, Gemm, Input, Layout, Major, Output, Scales, Summing};
 pub(crate) use reference::random_scales;
+pub(crate) use row_scales::Ahead;
 pub(crate) use scales::{BLOCK as SCALE_BLOCK, BlockScales, CopiedScales, maps as scale_maps};
 pub(crate) use tiling::GROUP_ROWS;
 pub use tiling::{Cluster, Tiling};

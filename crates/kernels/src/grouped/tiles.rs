@@ -196,6 +196,7 @@ impl Suited {
         // In two levels, where 128 x 128 asks L2 and shared memory for all that these give.
         let scaled = match problem.scales {
             Scales::Blocks if roles => [192, 256].as_slice(),
+            _ if problem.in_levels() && roles => &[256],
             _ => &[],
         };
         let scaled = scaled.iter().map(|rows| Tiling::new(*rows, 128, 64, 8));

@@ -15,12 +15,12 @@ use crate::gemm::gather::Gather;
 use crate::gemm::pieces::state_words;
 use crate::gemm::warpgroup::{Ends, Factors, Levels, Role, Side, ring};
 use crate::gemm::{
-    BlockScales, CopiedScales, Epilogue, Finish, GROUP_ROWS, Gated, Input, Major, Output, Placed,
-    SCALE_BLOCK, Scales, Staged, Staging, Stored, Tiling, left, scale_maps,
+    Ahead, BlockScales, CopiedScales, Epilogue, Finish, GROUP_ROWS, Gated, Input, Major, Output,
+    Placed, SCALE_BLOCK, Scales, Staged, Staging, Stored, Tiling, left, scale_maps,
 };
 use crate::job::{Step, buffer};
 use heist_builder::{
-    Arch, BuildError, E4m3, E5m2, Global, Kernel, On, TensorMap, Val, WgmmaInput, WgmmaResult,
+    Arch, BuildError, E4m3, E5m2, Global, Kernel, On, Ptr, TensorMap, Val, WgmmaInput, WgmmaResult,
     bf16, f16, kernel_params,
 };
 use heist_launch::{Arg, BufferRef, Dim3, TensorElement, TensorMap as Map};
@@ -108,6 +108,8 @@ struct Form {
     even_depth: bool,
     /// How results leave through shared memory, where they do.
     staging: Option<Staging>,
+    /// Whether factors of rows and columns are read before the products.
+    ahead: bool,
     /// Whether two warpgroups store in turns, since the depth is short.
     in_turns: bool,
 }
@@ -130,6 +132,7 @@ impl Form {
             copied: problem.scales == Scales::Blocks && tiling.copies_scales(),
             even_depth: k.is_multiple_of(tiling.depth),
             staging: None,
+            ahead: false,
             in_turns: tiling.sharing() == 2
                 && problem.scales != Scales::Blocks
                 && k * problem.input.bytes() <= SHORT,
@@ -154,8 +157,9 @@ impl Form {
     /// The same with results that leave through shared memory, where they can and there is room for it.
     fn staged(self, problem: &Grouped, target: Target) -> Form {
         let Fused { gated, placed, .. } = self.fused;
-        // Factors of rows and columns would be read panel by panel: up to 4% slower.
-        let plain = !self.finish.reads() && self.finish.aligned == 8;
+        // Factors of rows and columns that are read panel by panel make it up to 4% slower, and 256 rows leave no registers to read them ahead.
+        let ahead = problem.scales == Scales::Rows && self.tiling.rows <= 128;
+        let plain = (ahead || !self.finish.reads()) && self.finish.aligned == 8;
         let halves = problem.output != Output::F32 && plain;
         let used = tiles::shared_bytes(problem, &self.tiling);
         let room = self.tiling.room(target.arch).saturating_sub(used);
@@ -163,7 +167,11 @@ impl Form {
             .then(|| Staging::new(&self.tiling, room, 4))
             .flatten()
             .filter(|staging| staging.in_panels(&self.tiling));
-        Form { staging, ..self }
+        Form {
+            staging,
+            ahead: ahead && staging.is_some(),
+            ..self
+        }
     }
 }
 
@@ -238,15 +246,15 @@ fn build_typed<H: WgmmaInput, O: Stored>(
             work.groups.each(tile, args.most, |found, sides| {
                 let col0 = sides[1].first;
                 work.groups.if_good(found, col0, || {
-                    ends.tile::<H, ()>(
+                    ends.tile::<H, _>(
                         role,
                         work.factors(found, sides),
                         levels,
                         &|| (),
-                        |_| (),
-                        |sums, row, ()| {
+                        |row| work.read_ahead(k, found, [found.row + row, col0]),
+                        |sums, row, read| {
                             k.comment("the epilogue");
-                            work.store::<O>(k, found, [found.row + row, col0], sums);
+                            work.store::<O>(k, found, [found.row + row, col0], sums, read);
                         },
                     );
                 });
@@ -353,6 +361,33 @@ impl<'k> Work<'_, 'k> {
         }
     }
 
+    /// The factors of rows and columns, from the first of these on in a group.
+    fn row_factors(
+        &self,
+        found: Found<'k>,
+        [row, col]: [Val<'k, u32>; 2],
+    ) -> [Ptr<'k, Global, f32>; 2] {
+        let Work { args, groups, .. } = self;
+        let of_rows = args.scale_a.at(groups.begin(found.group) + row);
+        let of_cols = args.scale_b.at(found.group.mul_wide(args.n));
+        [of_rows, of_cols.at(col)]
+    }
+
+    /// What the epilogue of 64 rows from there on reads before the products.
+    fn read_ahead(
+        &self,
+        k: &Kernel<'k>,
+        found: Found<'k>,
+        [row, col]: [Val<'k, u32>; 2],
+    ) -> Option<Ahead<'k>> {
+        self.form.ahead.then(|| {
+            let member = self.groups.member(found.group);
+            let inside = [left(member.m, row), left(self.args.n, col)];
+            let factors = self.row_factors(found, [row, col]);
+            Ahead::read(k, factors, inside, self.form.tiling.cols)
+        })
+    }
+
     /// Stores 64 rows of accumulators, which begin at a row and column of a group.
     fn store<O: Stored>(
         &self,
@@ -360,14 +395,14 @@ impl<'k> Work<'_, 'k> {
         found: Found<'k>,
         [row, col]: [Val<'k, u32>; 2],
         sums: &WgmmaResult<'k>,
+        read: Option<Ahead<'k>>,
     ) {
         let Work {
             args, groups, form, ..
         } = self;
         let mut to = groups.to::<O>(found.group, [row, col]);
-        let of_rows = args.scale_a.at(groups.begin(found.group) + row);
-        let of_cols = args.scale_b.at(found.group.mul_wide(args.n));
-        to.scales = form.finish.of_rows([of_rows, of_cols.at(col)]);
+        let scales = form.finish.of_rows(self.row_factors(found, [row, col]));
+        to.scales = scales.map(|scales| scales.ahead(read));
         if form.fused.placed {
             to.d = args.d.cast::<O>().at(col);
             to.placed = Some(Placed {
