@@ -310,8 +310,6 @@ impl<'p, 'k> Ends<'p, 'k> {
     ) {
         match places.split_last() {
             None => self.pass_over(factors),
-            // A tile has a row at least.
-            Some((_, [])) if self.tiling.sharing() == 1 => multiply(places),
             Some((last, others)) => self.k.if_else(
                 used.gt(*last),
                 || multiply(places),

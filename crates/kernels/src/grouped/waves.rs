@@ -78,9 +78,13 @@ impl Load {
             true => TURN.max((tile - wave(1.0, sms)) / 2.0),
             false => tile - NEXT,
         };
-        // A tile with fewer rows is a part of one.
+        // Where warpgroups share tiles, one with fewer rows is a part of one.
         let parts = (1u32..).zip(&self.tiles).map(|(times, count)| {
-            let own = wave_of(1.0, sms, f64::from(times * GROUP_ROWS)) + shown;
+            let used = match tiling.sharing() {
+                1 => rows,
+                _ => f64::from(times * GROUP_ROWS),
+            };
+            let own = wave_of(1.0, sms, used) + shown;
             count * own / (wave(1.0, sms) + shown)
         });
         let tiles: f64 = parts.sum();

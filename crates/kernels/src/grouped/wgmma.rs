@@ -15,8 +15,8 @@ use crate::gemm::gather::Gather;
 use crate::gemm::pieces::state_words;
 use crate::gemm::warpgroup::{Ends, Factors, Levels, Role, Side, ring};
 use crate::gemm::{
-    Ahead, BlockScales, CopiedScales, Epilogue, Finish, GROUP_ROWS, Gated, Input, Major, Output,
-    Placed, SCALE_BLOCK, Scales, Staged, Staging, Stored, Tiling, left, scale_maps,
+    Ahead, BlockScales, CopiedScales, Epilogue, Finish, Gated, Input, Major, Output, Placed,
+    SCALE_BLOCK, Scales, Staged, Staging, Stored, Tiling, left, scale_maps,
 };
 use crate::job::{Step, buffer};
 use heist_builder::{
@@ -312,10 +312,12 @@ impl<'k> Work<'_, 'k> {
         }
     }
 
-    /// Rows of a tile that are its group's, where the tile has more than 64.
+    /// Rows of a tile that are its group's, where its warpgroups share it and one may have none.
     fn used(&self, found: Found<'k>) -> Option<Val<'k, u32>> {
-        let member = self.groups.member(found.group);
-        (self.form.tiling.rows > GROUP_ROWS).then(|| left(member.m, found.row))
+        (self.form.tiling.sharing() > 1).then(|| {
+            let member = self.groups.member(found.group);
+            left(member.m, found.row)
+        })
     }
 
     /// The scales of a tile's group.
