@@ -164,6 +164,24 @@ fn larger_tiles_multiply_by_scales_of_blocks_in_many_waves() {
     }
 }
 
+/// Scales that come with their stages: few rows fill a tile badly and are faster in it than swapped, whose scales threads load.
+#[test]
+fn few_rows_are_swapped_where_no_block_has_scales() {
+    let (_, target) = common::device("h200");
+    for (rows, scales, swapped) in [
+        (16, Scales::Blocks, false),
+        (32, Scales::Blocks, false),
+        (16, Scales::Rows, true),
+        (4, Scales::Blocks, true),
+    ] {
+        let problem = problem(rows, 8192, 8192, scales);
+        let variant = FAMILY.choose(Some("wgmma"), &problem, target);
+        let job = variant.expect("it suits").job(&problem, None, target);
+        let name = job.expect("a job").name;
+        assert_eq!(name.contains("swapped"), swapped, "{name}");
+    }
+}
+
 #[test]
 fn the_family_takes_them() {
     let (_, target) = common::device("h200");
