@@ -48,6 +48,23 @@ impl Cases {
         self.decode_neighbours();
         self.decode_twins();
         self.decode_appending();
+        self.decode_parts();
+    }
+
+    /// Tiles of few parts and of many, which the last block combines (an odd number of them), or a launch: some rows of each and many.
+    fn decode_parts(&mut self) {
+        for (heads, parts) in [(4, 19), (8, 7), (32, 3), (32, 5), (8, 18)] {
+            let mut problem = Problem::new(1, heads, 1, 128);
+            problem.kv_heads = 1;
+            (problem.dtype, problem.weights) = (Dtype::Bf16, exact(Dtype::Bf16));
+            let stage = decode_shape(&problem, self.target).keys;
+            problem.lengths = Lengths::Same {
+                batch: 1,
+                queries: 1,
+                keys: stage * parts - 5,
+            };
+            self.dealt(&problem, parts, 1);
+        }
     }
 
     /// Keys and values that are one row: the shape that models have and narrower ones, one tile of a sequence and several, one

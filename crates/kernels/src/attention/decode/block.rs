@@ -16,6 +16,7 @@ use heist_builder::{
     Bool, BulkConsumer, BulkPipeline, BulkProducer, Kernel, Landing, On, Order, Scope, SharedTile,
     TileSpec, Val, f16,
 };
+use std::ops::Range;
 
 /// Works on a stage: its rows, the stage, its first key, and whether some rows do not see all of it.
 type OnStage<'s, 'k, M> = &'s dyn Fn(&Rows<'k, M>, &SharedTile<'k, f16>, Val<'k, u32>, Bool<'k>);
@@ -263,15 +264,13 @@ pub(super) fn combine_if_last<'k, T: Element>(
     let written = k.shared::<u32>("written", 1);
     let counter = args.counters.at(parts.block);
     k.if_(k.thread_index().eq(0), || {
-        // What the block wrote before the meeting is seen by who sees the count.
-        k.fence(Scope::Gpu);
+        // What the block wrote before the meeting is seen by who sees the count, and by whom that one meets.
         let before = counter.atomic_add_with(Order::AcquireRelease, Scope::Gpu, 1u32);
         written.at(0).store(before);
     });
     meeting.meet();
     let last = (written.at(0).load() + 1).eq(parts.count);
     k.if_(last, || {
-        k.fence(Scope::Gpu);
         by_last_block::<T>(k, shape, args, part, share);
         k.if_(k.thread_index().eq(0), || counter.store(0u32));
     });
@@ -349,7 +348,7 @@ pub(super) struct Copies<'a, 'p, 'k> {
     pub(super) shape: &'a DecodeShape,
     pub(super) args: &'a DecodeArgs<On<'k>>,
     pub(super) fill: BulkProducer<'p, 'k, Spec>,
-    /// Of keys alone, 0, or of values alone, 1, where there are two.
+    /// Which of several it is: the even ones ask for keys alone, the odd ones for values, and where there are more than two, each for some pages.
     pub(super) only: Option<u32>,
 }
 
@@ -379,21 +378,29 @@ impl<'k> Copies<'_, '_, 'k> {
             let page = (key + at * self.shape.copied_rows()) / size;
             table.at(page.min(last)).load_readonly()
         };
-        let copies = keys / self.shape.copied_rows();
+        let own = self.own_copies();
         let begin = part.sequence.key(first, keys);
-        let ahead: Vec<_> = (0..copies).map(|at| k.var(look_up(begin, at))).collect();
+        let ahead: Vec<_> = own.clone().map(|at| k.var(look_up(begin, at))).collect();
         k.for_step(first, end, keys, |at| {
             let key = part.sequence.key(at, keys);
             let next = part.sequence.key(at + keys, keys);
             let pages: Vec<_> = ahead.iter().map(|page| page.get()).collect();
-            for (at, page) in (0..).zip(&ahead) {
+            for (at, page) in own.clone().zip(&ahead) {
                 page.set(look_up(next, at));
             }
             self.stage(part, |at| {
                 let row = key + at * self.shape.copied_rows();
-                (row % size, Some(pages[at as usize]))
+                (row % size, Some(pages[(at - own.start) as usize]))
             });
         });
+    }
+
+    /// The copies of a stage's keys, or of its values, that are this thread's.
+    fn own_copies(&self) -> Range<u32> {
+        let all = self.shape.key_rows() / self.shape.copied_rows();
+        let each = all / (self.shape.copiers() / 2).max(1);
+        let first = self.only.map_or(0, |only| only / 2 * each);
+        first..first + each
     }
 
     /// Asks for one stage. `at` says of each copy which row it begins at, and of
@@ -403,7 +410,8 @@ impl<'k> Copies<'_, '_, 'k> {
         let height = shape.copied_rows();
         let head = part.kv_head.cast::<i32>();
         self.fill.fill(|copies, to: Landing<'k, f16>| {
-            for copy in 0..shape.key_rows() / height {
+            let own = self.own_copies();
+            for copy in own {
                 let (row, page) = at(copy);
                 let row = (part.sequence.k_start + row).cast::<i32>();
                 let both = [(0, self.args.k), (1, self.args.v)];
@@ -413,7 +421,7 @@ impl<'k> Copies<'_, '_, 'k> {
                     false => (1, shape.panels()),
                 };
                 let all = both.into_iter().take(tensors);
-                let own = all.filter(|(which, _)| self.only.is_none_or(|only| only == *which));
+                let own = all.filter(|(which, _)| self.only.is_none_or(|only| only % 2 == *which));
                 for (which, from) in own {
                     for panel in 0..panels {
                         let panel_row = (which * shape.panels() + panel) * shape.key_rows();

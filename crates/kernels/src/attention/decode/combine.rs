@@ -11,19 +11,29 @@ use crate::attention::problem::Output;
 use crate::attention::score::Scores;
 use crate::attention::softmax::NO_LEVEL;
 use crate::overlap::wait;
-use heist_builder::{Group, Kernel, On, Val, Var};
+use heist_builder::{Bool, Group, Kernel, On, Val, Var};
 use std::f32::consts::{LN_2, LOG2_E};
 
 /// Warps of a block of the launch, which is one row of a tile's.
 pub(super) const WARPS: u32 = 4;
 
-/// The launch: row `x` of the tile that goes on from share `y` to the next, if that
+/// What a block of the launch is for: a row of tile `y`, or of the tile that goes on from share `y` to the next.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum By {
+    /// Of sequences that are alike, where there are no more tiles than shares.
+    Tile,
+    /// At the most one tile of many goes on.
+    Share,
+}
+
+/// The launch: row `x` of tile `y`, or of the tile that goes on from share `y` to the next, if that
 /// tile begins in share `y`.
 pub(super) fn emit<'k, T: Element>(
     k: &Kernel<'k>,
     shape: &DecodeShape,
     args: &DecodeArgs<On<'k>>,
     scores: &Scores<'_, 'k>,
+    by: By,
 ) {
     let work = Work::new(k, shape, args, scores);
     if shape.ragged() {
@@ -32,9 +42,16 @@ pub(super) fn emit<'k, T: Element>(
     }
     let block = k.block().y;
     let (begin, end) = (block * work.share, (block + 1) * work.share);
-    k.if_(end.lt(work.total), || {
-        let part = work.tile(work.locate(end), end);
-        let goes_on = part.tile_unit.lt(end) & part.tile_unit.ge(begin);
+    let unit = match by {
+        By::Tile => block * work.sequence(k.c(0)).blocks,
+        By::Share => end,
+    };
+    k.if_(unit.lt(work.total), || {
+        let part = work.tile(work.locate(unit), unit);
+        let goes_on = match by {
+            By::Tile => Parts::of(&part, work.share).count.gt(1),
+            By::Share => part.tile_unit.lt(end) & part.tile_unit.ge(begin),
+        };
         let each = (args.q_len * args.group).min(shape.head_rows());
         let row = part.nth(k.block().x, each);
         k.if_(goes_on & part.has(args, row), || {
@@ -62,19 +79,16 @@ pub(super) fn emit<'k, T: Element>(
     });
 }
 
-/// Parts of a row that a thread has on their way at a time: where a tile has no more, and where it has more.
-const AT_ONCE: [u32; 2] = [8, 16];
+/// How many fours of elements a thread has on their way at a time, and how many parts of each: where a tile has no more parts, and where it
+/// has more than the last. A thread waits once for all of them.
+const AT_ONCE: [[u32; 2]; 3] = [[4, 4], [2, 8], [1, 16]];
 
-/// How many elements a thread of such a block combines, four at a time, and how many parts of each it loads, those counted that
-/// it loads in vain.
-pub(super) fn loads(shape: &DecodeShape, rows: u32, parts: u64) -> (u64, u64) {
-    let each = (rows * shape.value_dim / 4).div_ceil(32 * shape.consumers());
-    let [few, many] = AT_ONCE.map(u64::from);
-    let at_once = if parts <= few { few } else { many };
-    (each.into(), parts.next_multiple_of(at_once))
+/// How many fours of elements a thread of such a block combines.
+pub(super) fn fours(shape: &DecodeShape, rows: u32) -> u32 {
+    (rows * shape.value_dim / 4).div_ceil(32 * shape.consumers())
 }
 
-/// The block that is the last to write a part: each of its threads that multiply combines four elements of a row, and has all that it
+/// The block that is the last to write a part: each of its threads that multiply combines fours of elements of rows, and has all that it
 /// reads on its way at a time.
 pub(super) fn by_last_block<'k, T: Element>(
     k: &Kernel<'k>,
@@ -84,69 +98,166 @@ pub(super) fn by_last_block<'k, T: Element>(
     share: Val<'k, u32>,
 ) {
     let parts = Parts::of(part, share);
-    let each = shape.value_dim / 4;
     let rows = part.rows(args.group).min(shape.head_rows());
+    let total = rows * (shape.heads * (shape.value_dim / 4));
     let threads = 32 * shape.consumers();
-    k.for_step(
-        k.thread_index(),
-        rows * (shape.heads * each),
-        threads,
-        |index| {
-            let (row, col) = (part.nth(index / each, rows), index % each * 4);
-            let zero = || k.var(0.0f32);
-            let (level, total, sums) = (k.var(NO_LEVEL), zero(), [(); 4].map(|()| zero()));
-            let add = |first: Val<'k, u32>, at_once: u32| {
-                let some = (0..at_once).map(|at| {
-                    let here = first + at;
-                    let number = parts.number(shape, here.min(parts.count - 1), row);
-                    let lse = args.partial_lse.at(number).load();
-                    let from = args.partial.at(number.mul_wide(shape.value_dim)).at(col);
-                    let lse = here.lt(parts.count).select(lse, f32::NEG_INFINITY);
-                    (lse, from.load_vec::<4>())
-                });
-                let some: Vec<_> = some.collect();
-                let highest = some
-                    .iter()
-                    .fold(level.get(), |most, (lse, _)| most.max(*lse));
-                let weight = |lse: Val<'k, f32>| ((lse - highest) * LOG2_E).exp2_approx();
-                let earlier = weight(level.get());
-                level.set(highest);
-                for sum in sums.iter().chain([&total]) {
-                    sum.update(|sum| sum * earlier);
-                }
-                for (lse, four) in some {
-                    let weight = weight(lse);
-                    total.update(|total| total + weight);
-                    for (sum, value) in sums.iter().zip(four) {
-                        sum.update(|sum| value.mul_add(weight, sum));
-                    }
+    let most = fours(shape, shape.rows());
+    let all = |[fours, at_once]: [u32; 2], looped: bool| {
+        let fours = fours.min(most);
+        k.for_step(k.thread_index(), total, threads * fours, |first| {
+            let places: Vec<_> = (0..fours)
+                .map(|at| Four::place(shape, part, (first + at * threads).min(total - 1), rows))
+                .collect();
+            let load = |first: Val<'k, u32>| -> Vec<_> {
+                let load = |place| Four::load(shape, args, &parts, place, (first, at_once));
+                places.iter().map(|&place| load(place)).collect()
+            };
+            let sums: Vec<Four<'k>> = match looped {
+                false => load(k.c(0)).iter().map(|four| Four::of(four)).collect(),
+                true => {
+                    let vars: Vec<_> = places.iter().map(|_| Four::vars(k)).collect();
+                    k.for_step(0u32, parts.count, at_once, |first| {
+                        for (vars, four) in vars.iter().zip(load(first)) {
+                            Four::get(vars).and(&Four::of(&four)).set(vars);
+                        }
+                    });
+                    vars.iter().map(Four::get).collect()
                 }
             };
-            let [few, many] = AT_ONCE;
-            k.if_else(
-                parts.count.le(few),
-                || add(k.c(0), few),
-                || k.for_step(0u32, parts.count, many, |first| add(first, many)),
-            );
-            let (to, lse) = part.result(args, row);
-            let total = total.get();
-            let factor = total.gt(0.0).select(total.recip_approx(), 0.0);
-            k.if_(col.eq(0), || {
-                args.lse
-                    .at(lse)
-                    .store(level.get() + total.log2_approx() * LN_2);
-            });
-            let four = sums.map(|sum| sum.get() * factor);
-            match shape.output {
-                Output::Same => {
-                    let pairs = [(0, 1), (2, 3)].map(|(a, b)| Val::pack_as::<T>(four[a], four[b]));
-                    let to = args.out.cast::<T>().at(to).at(col);
-                    to.cast::<T::Pair>().store_vec(pairs);
-                }
-                Output::F32 => args.out.cast::<f32>().at(to).at(col).store_vec(four),
+            for (at, four) in (0..).zip(&sums) {
+                // Its place is found anew: registers are for what is on its way.
+                let index = first + at * threads;
+                k.if_(index.lt(total), || {
+                    let place = Four::place(shape, part, index, rows);
+                    four.store::<T>(shape, args, part, place);
+                });
             }
+        });
+    };
+    let [few, some, many] = AT_ONCE;
+    k.if_else(
+        parts.count.le(few[1]),
+        || all(few, false),
+        || {
+            k.if_else(
+                parts.count.le(some[1]),
+                || all(some, false),
+                || all(many, true),
+            );
         },
     );
+}
+
+/// Four elements of a row, added up over parts.
+struct Four<'k> {
+    level: Val<'k, f32>,
+    total: Val<'k, f32>,
+    sums: [Val<'k, f32>; 4],
+}
+
+impl<'k> Four<'k> {
+    /// The row in the tile and the first element of number `index`, of a tile whose heads have so many rows each.
+    fn place(
+        shape: &DecodeShape,
+        part: &Part<'k>,
+        index: Val<'k, u32>,
+        rows: Val<'k, u32>,
+    ) -> [Val<'k, u32>; 2] {
+        let each = shape.value_dim / 4;
+        [part.nth(index / each, rows), index % each * 4]
+    }
+
+    /// The log-sum-exps and elements of so many parts from `first` on; of parts that there are not the weight is none.
+    fn load(
+        shape: &DecodeShape,
+        args: &DecodeArgs<On<'k>>,
+        parts: &Parts<'k>,
+        [row, col]: [Val<'k, u32>; 2],
+        (first, at_once): (Val<'k, u32>, u32),
+    ) -> Vec<(Val<'k, f32>, [Val<'k, f32>; 4])> {
+        let one = |at| {
+            let here = first + at;
+            let number = parts.number(shape, here.min(parts.count - 1), row);
+            let lse = args.partial_lse.at(number).load();
+            let from = args.partial.at(number.mul_wide(shape.value_dim));
+            let lse = here.lt(parts.count).select(lse, f32::NEG_INFINITY);
+            (lse, from.at(col).load_vec::<4>())
+        };
+        (0..at_once).map(one).collect()
+    }
+
+    /// The sums of what was loaded.
+    fn of(loaded: &[(Val<'k, f32>, [Val<'k, f32>; 4])]) -> Four<'k> {
+        let k = loaded[0].0.kernel();
+        let none = || k.c(0.0f32);
+        let level = loaded
+            .iter()
+            .fold(k.c(NO_LEVEL), |most, (lse, _)| most.max(*lse));
+        let (mut total, mut sums) = (none(), [(); 4].map(|()| none()));
+        for (lse, four) in loaded {
+            let weight = ((*lse - level) * LOG2_E).exp2_approx();
+            total = total + weight;
+            for (sum, value) in sums.iter_mut().zip(four) {
+                *sum = value.mul_add(weight, *sum);
+            }
+        }
+        Four { level, total, sums }
+    }
+
+    /// The sums of both.
+    fn and(&self, other: &Four<'k>) -> Four<'k> {
+        let level = self.level.max(other.level);
+        let [own, others] = [self, other].map(|four| ((four.level - level) * LOG2_E).exp2_approx());
+        let join = |a: Val<'k, f32>, b: Val<'k, f32>| b.mul_add(others, a * own);
+        Four {
+            level,
+            total: join(self.total, other.total),
+            sums: [0, 1, 2, 3].map(|at| join(self.sums[at], other.sums[at])),
+        }
+    }
+
+    /// No sums yet: the level, the total and the four.
+    fn vars(k: &Kernel<'k>) -> [Var<'k, f32>; 6] {
+        [NO_LEVEL, 0.0, 0.0, 0.0, 0.0, 0.0].map(|value| k.var(value))
+    }
+
+    fn get(vars: &[Var<'k, f32>; 6]) -> Four<'k> {
+        let [level, total, sums @ ..] = vars.map(Var::get);
+        Four { level, total, sums }
+    }
+
+    fn set(&self, vars: &[Var<'k, f32>; 6]) {
+        let [a, b, c, d] = self.sums;
+        for (var, value) in vars.iter().zip([self.level, self.total, a, b, c, d]) {
+            var.set(value);
+        }
+    }
+
+    /// Writes the results, and the row's log-sum-exp with its first ones.
+    fn store<T: Element>(
+        &self,
+        shape: &DecodeShape,
+        args: &DecodeArgs<On<'k>>,
+        part: &Part<'k>,
+        [row, col]: [Val<'k, u32>; 2],
+    ) {
+        let (to, lse) = part.result(args, row);
+        let total = self.total;
+        let factor = total.gt(0.0).select(total.recip_approx(), 0.0);
+        total.kernel().if_(col.eq(0), || {
+            let log_sum = self.level + total.log2_approx() * LN_2;
+            args.lse.at(lse).store(log_sum);
+        });
+        let four = self.sums.map(|sum| sum * factor);
+        match shape.output {
+            Output::Same => {
+                let pairs = [(0, 1), (2, 3)].map(|(a, b)| Val::pack_as::<T>(four[a], four[b]));
+                let to = args.out.cast::<T>().at(to).at(col);
+                to.cast::<T::Pair>().store_vec(pairs);
+            }
+            Output::F32 => args.out.cast::<f32>().at(to).at(col).store_vec(four),
+        }
+    }
 }
 
 /// The parts of a tile.
@@ -225,7 +336,7 @@ impl<'k> Parts<'k> {
 }
 
 /// Whether this lane's elements of a trip over a row, 64 each, are inside of it.
-fn inside<'k>(k: &Kernel<'k>, shape: &DecodeShape, trip: u32) -> heist_builder::Bool<'k> {
+fn inside<'k>(k: &Kernel<'k>, shape: &DecodeShape, trip: u32) -> Bool<'k> {
     k.c(64 * (trip + 1) <= shape.value_dim) | (k.lane() * 2 + 64 * trip).lt(shape.value_dim)
 }
 

@@ -13,11 +13,11 @@
 //!   copies of 8 KB each and for 16 keys a warp. Two were 1 in a hundred slower, four and
 //!   six no faster.
 //! * **Blocks**: where tiles are cut, one a multiprocessor, which has copies on their way
-//!   while it finishes a tile. Where they are whole, twice as many: as one ends the next
+//!   while it finishes a tile. Where they are whole, more: as one ends the next
 //!   begins, and a late one costs less.
 //! * **Shares**: see [`decode_grid`].
 
-use super::combine::loads;
+use super::combine::fours;
 use super::shape::{Appended, Appender, Combine, DecodeShape, Grid, Storage};
 use crate::attention::cache::Cache;
 use crate::attention::problem::{Lengths, Mask, Problem};
@@ -31,13 +31,18 @@ const FAIR_RATE: f64 = 33.0;
 const ALONE: f64 = 1.3;
 /// Nanoseconds that combining takes.
 const COMBINE: f64 = 2500.0;
-/// Parts that a thread of the block that ends last may load for each of its elements, times the square of these, at the most. A second
-/// launch that begins before the first has ended was 0 to 2 us slower below that, but for one shape of eight, and 0 to 1.7 faster
-/// above, but for one of five: elements are combined one after the other.
-const LAST_BLOCK_LOADS: u64 = 32;
-/// Parts that it may load in all, where a second launch begins when the first has ended: it was 0.2 to 2.4 us slower than 8 to 48
-/// loads, and level with 64.
-const LAST_BLOCK_LOADS_APART: u64 = 64;
+/// Nanoseconds that the block which ends last takes for a byte of the parts of its tile, behind the time that either way takes: 11 shapes, whole and
+/// in pages, of 4 KB to 256 KB.
+const LAST_BLOCK_BYTE: f64 = 0.0183;
+/// Nanoseconds that a second launch takes longer, with nothing to combine.
+const SECOND_LAUNCH: f64 = 900.0;
+/// Nanoseconds for each of its blocks, a row of a tile: where lengths are alike, and where each looks for its sequence and most have no tile.
+const SECOND_LAUNCH_ROW: [f64; 2] = [0.1, 1.3];
+/// Nanoseconds that it waits where the first leaves no registers for its blocks.
+const SECOND_LAUNCH_BEHIND: f64 = 1500.0;
+/// Blocks of whole tiles for each multiprocessor, at the most: two at a time, so that as one ends the next begins. Of 1024 and 2048 tiles 512 blocks
+/// and more were up to 1.4 in a hundred faster than 256, and in one case of seven 0.3 slower.
+const MOST_WHOLE: u64 = 8;
 /// Bytes of keys and values that a stage is for.
 const STAGE_BYTES: u32 = 32 << 10;
 /// Bytes of a share below which a block takes longer to start than to read.
@@ -193,7 +198,12 @@ pub fn decode_grid(problem: &Problem, shape: &DecodeShape, target: Target) -> Gr
             ..dealt
         };
         return Grid {
-            combine: combined_by(problem, shape, most_parts(problem, shape, &dealt)),
+            combine: combined_by(
+                problem,
+                shape,
+                most_parts(problem, shape, &dealt),
+                dealt.blocks,
+            ),
             ..dealt
         };
     };
@@ -212,7 +222,7 @@ pub fn decode_grid(problem: &Problem, shape: &DecodeShape, target: Target) -> Gr
     let even = total.div_ceil(in_step).max(least.into());
     let whole = tiles.div_ceil(sms.into()) * blocks;
     if time(whole) <= time(even) + COMBINE {
-        let blocks_at_most = 2 * u64::from(sms);
+        let blocks_at_most = MOST_WHOLE * u64::from(sms);
         let each = tiles.div_ceil(blocks_at_most);
         return Grid {
             blocks: tiles.div_ceil(each) as u32,
@@ -224,7 +234,7 @@ pub fn decode_grid(problem: &Problem, shape: &DecodeShape, target: Target) -> Gr
     let parts = blocks.div_ceil(even) + u64::from(!blocks.is_multiple_of(even));
     Grid {
         blocks: total.div_ceil(even) as u32,
-        combine: combined_by(problem, shape, parts),
+        combine: combined_by(problem, shape, parts, total.div_ceil(even) as u32),
         ..dealt
     }
 }
@@ -246,7 +256,7 @@ fn in_step(tiles: u32, sms: u32) -> u32 {
 }
 
 /// Tiles, where all sequences have as many queries as the longest.
-fn most_tiles(problem: &Problem, shape: &DecodeShape) -> u32 {
+pub(super) fn most_tiles(problem: &Problem, shape: &DecodeShape) -> u32 {
     let rows = problem.heads / problem.kv_heads * problem.longest().0;
     let each = problem.kv_heads / shape.heads * rows.div_ceil(shape.head_rows());
     problem.sequences().len() as u32 * each
@@ -262,16 +272,28 @@ fn most_parts(problem: &Problem, shape: &DecodeShape, grid: &Grid) -> u64 {
     u64::from(by_length.min(grid.blocks.div_ceil(tiles) + 1))
 }
 
-/// Who combines tiles of so many parts: the block that ends last where it reads them as fast as a second launch begins.
-fn combined_by(problem: &Problem, shape: &DecodeShape, parts: u64) -> Combine {
+/// Rows of a tile that there are.
+pub(super) fn tile_rows(problem: &Problem, shape: &DecodeShape) -> u32 {
     let rows = problem.heads / problem.kv_heads * problem.longest().0;
-    let rows = shape.heads * rows.min(shape.head_rows());
-    let (each, loaded) = loads(shape, rows, parts);
-    let last = match shape.overlaps(&problem.scoring) {
-        true => each * each * loaded <= LAST_BLOCK_LOADS,
-        false => each * loaded <= LAST_BLOCK_LOADS_APART,
+    shape.heads * rows.min(shape.head_rows())
+}
+
+/// Who combines tiles of so many parts: the block that ends last where it is done before a second launch is.
+fn combined_by(problem: &Problem, shape: &DecodeShape, parts: u64, blocks: u32) -> Combine {
+    let rows = tile_rows(problem, shape);
+    let bytes = parts * u64::from(rows * shape.value_dim * 4);
+    let last = LAST_BLOCK_BYTE * bytes as f64;
+    let launched = match shape.ragged() {
+        false => f64::from(rows * most_tiles(problem, shape).min(blocks)) * SECOND_LAUNCH_ROW[0],
+        true => f64::from(rows * blocks) * SECOND_LAUNCH_ROW[1],
     };
-    match last {
+    let behind = match shape.row_blocks {
+        1 => 0.0,
+        _ => SECOND_LAUNCH_BEHIND,
+    };
+    // Of whole sequences the products of 32 rows leave two registers too few for more than that.
+    let fits = shape.ragged() || shape.row_blocks > 1 || fours(shape, rows) <= 2;
+    match fits && last <= SECOND_LAUNCH + launched + behind {
         true => Combine::LastBlock,
         false => Combine::Launch,
     }

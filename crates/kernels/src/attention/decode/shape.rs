@@ -261,10 +261,12 @@ impl DecodeShape {
     }
 
     /// Warps of which one thread asks for copies: of pages one for keys and one for values, since a page is a copy, and one thread
-    /// takes as long to ask for small ones as they take to come.
+    /// takes as long to ask for small ones as they take to come. Two for each where a stage has eight pages and more: 1 in a hundred faster with 16
+    /// bits, and as much slower with 8, whose pages have half the bytes.
     pub(super) fn copiers(&self) -> u32 {
         match (self.storage, self.cache) {
             (_, Cache::Latent) => 1,
+            (Storage::Paged(_), Cache::Same) if self.key_rows() / self.copied_rows() >= 8 => 4,
             (Storage::Paged(_), _) => 2,
             (Storage::Dense(_) | Storage::Packed, _) => 1,
         }

@@ -1,5 +1,6 @@
 //! The variant for decoding.
 
+use super::combine::By;
 use super::rows::{Rows, fill_queries};
 use super::shape::{Appender, Combine, DecodeShape, Grid, Storage};
 use super::work::Part;
@@ -81,6 +82,7 @@ fn build_combine<P: Parameters<DecodeArgs>>(
     shape: DecodeShape,
     dtype: Dtype,
     scoring: &Scoring,
+    by: By,
     arch: Arch,
 ) -> Result<BuiltKernel<P>, BuildError> {
     KernelSpec::<P>::new("attention_decode_combine")
@@ -94,8 +96,8 @@ fn build_combine<P: Parameters<DecodeArgs>>(
                 overlap_early(k);
             }
             match dtype {
-                Dtype::F16 => combine::emit::<f16>(k, &shape, &args, &scores),
-                Dtype::Bf16 => combine::emit::<bf16>(k, &shape, &args, &scores),
+                Dtype::F16 => combine::emit::<f16>(k, &shape, &args, &scores, by),
+                Dtype::Bf16 => combine::emit::<bf16>(k, &shape, &args, &scores, by),
             }
         })
 }
@@ -415,12 +417,16 @@ fn steps<P: Parameters<DecodeArgs>>(
     }
     steps.push(step);
     if grid.combine == Combine::Launch {
-        let kernel = built(&key("combine"), || {
-            build_combine::<P>(shape, dtype, scoring, target.arch)
+        let tiles = heuristics::most_tiles(problem, &shape);
+        let (by, along) = match !shape.ragged() && tiles <= grid.blocks {
+            true => (By::Tile, tiles),
+            false => (By::Share, grid.blocks),
+        };
+        let kernel = built(&key(&format!("combine {by:?}")), || {
+            build_combine::<P>(shape, dtype, scoring, by, target.arch)
         })?;
-        let group = problem.heads / problem.kv_heads;
-        let rows = shape.heads * shape.head_rows().min(group * problem.longest().0);
-        let grid = Dim3::new(rows, grid.blocks, 1);
+        let rows = heuristics::tile_rows(problem, &shape);
+        let grid = Dim3::new(rows, along, 1);
         let mut step = Step::shared(&kernel, grid, args());
         // The rows of few tiles would begin together on the multiprocessors that the launch before
         // leaves idle: 10 in a hundred slower with 32 rows of one tile.
