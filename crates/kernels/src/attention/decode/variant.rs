@@ -525,11 +525,43 @@ mod tests {
         assert_eq!(steps.len(), 2);
         let room = target.arch.limits().shared_opt_in;
         assert!(steps[0].overlaps && 2 * steps[0].launch.dynamic_shared >= room);
+        // A block for each of 8 rows of 8 tiles, and none for what no tile begins in.
+        let grid = steps[1].launch.grid;
+        assert_eq!([grid.x, grid.y], [8, 8]);
         // Packed sequences wait for what was launched before; what combines their parts need not.
         let mut packed = Problem::ragged(vec![(1, 65536); 8], 64, 128);
         packed.kv_heads = 8;
         let steps = Decode.plan(&packed, None, target).expect("a plan").steps;
         assert_eq!([steps[0].overlaps, steps[1].overlaps], [false, true]);
+    }
+
+    /// Tiles of 32 rows in four parts, 64 KB: a launch combines whole ones, and the last block those of 8 bits, whose products leave a launch no
+    /// registers. In pages one sequence may have all the keys, and a tile every share for a part.
+    #[test]
+    fn who_combines_hangs_on_what_a_launch_costs() {
+        let target = Target {
+            arch: Arch::SM_90A,
+            sms: 132,
+        };
+        let combine = |cache: Cache, paged: bool| {
+            let mut problem = Problem::ragged(vec![(1, 16384); 32], 32, 128);
+            (problem.kv_heads, problem.cache) = (1, cache);
+            match paged {
+                true => problem.page_size = Some(16),
+                false => {
+                    problem.lengths = Lengths::Same {
+                        batch: 32,
+                        queries: 1,
+                        keys: 16384,
+                    };
+                }
+            }
+            let shape = decode_shape(&problem, target);
+            decode_grid(&problem, &shape, target).combine
+        };
+        assert_eq!(combine(Cache::Same, false), Combine::Launch);
+        assert_eq!(combine(Cache::Same, true), Combine::Launch);
+        assert_eq!(combine(Cache::E4m3, false), Combine::LastBlock);
     }
 
     /// A step with one key more launches the kernel of the step before; other scores and heads have others.

@@ -653,6 +653,20 @@ mod tests {
         assert_eq!([4096, 8192, 16384, 32768].map(strip), [2, 2, 1, 1]);
     }
 
+    /// Under a causal mask blocks of one warpgroup take few tiles, and an odd number of them, each for itself; three, and many, in pairs.
+    #[test]
+    fn short_causal_tiles_are_taken_alone_or_in_pairs() {
+        let strip = |(batch, heads, length, dim)| {
+            let mut problem = Problem::new(batch, heads, length, dim);
+            problem.mask = Mask::Causal;
+            warpgroup_shape(&problem, H200).strip
+        };
+        let alone = [(16, 32, 256, 128), (12, 24, 448, 128), (10, 20, 704, 64)];
+        assert_eq!(alone.map(strip), [1; 3]);
+        let pairs = [(40, 16, 192, 128), (8, 32, 512, 128), (16, 16, 1024, 64)];
+        assert_eq!(pairs.map(strip), [2; 3]);
+    }
+
     /// Short sequences of heads of 64 elements have three blocks on a multiprocessor, unless wide
     /// tiles fit them better or sequences are long; wider heads two, where rows see few keys.
     #[test]
