@@ -164,8 +164,9 @@ impl<'k, T: Element> Pass<'_, '_, 'k, T> {
                 k.fence_async_shared();
                 met.sync();
                 work.ask_queries(&stage, self.keys);
+                let newer = 1 + work.add_late_values(&d_out);
                 work.add_keys(&queries);
-                work.add_queries(args.sums, of.number, steps, self.block.outbox);
+                work.add_queries(args.sums, of.number, steps, self.block.outbox, newer);
                 work.wait();
             });
         });

@@ -9,6 +9,7 @@ use heist_builder::{
     Accumulator, Global, Kernel, On, Ptr, SharedArray, SharedTile, Val, WarpTile, WgmmaLeft,
     WgmmaSums,
 };
+use std::ops::Range;
 
 /// What one warpgroup has of a tile.
 pub(super) struct Work<'k, T: Element> {
@@ -134,7 +135,27 @@ impl<'k, T: Element> Work<'k, T> {
     /// Rounds the weights and asks for dV += P^T dO.
     pub(super) fn add_values(&self, d_out: &SharedTile<'k, T>) {
         round(&self.weights, &self.scores.held());
-        self.accumulate(&self.dv, &self.weights, d_out);
+        self.accumulate(&self.dv, &self.weights, d_out, self.early());
+    }
+
+    /// The steps of dV that are asked for with the weights. Where dQ is turned into whole numbers, which takes longer than dK does, the others are
+    /// asked for behind it.
+    fn early(&self) -> Range<usize> {
+        let all = self.weights.len();
+        match self.shape.sums == Sums::Fixed && self.rounds_first() {
+            true => 0..all / 2,
+            false => 0..all,
+        }
+    }
+
+    /// Asks for what is left of dV, behind dQ. How many products that is.
+    pub(super) fn add_late_values(&self, d_out: &SharedTile<'k, T>) -> u32 {
+        let late = self.early().end..self.weights.len();
+        let some = !late.is_empty();
+        if some {
+            self.accumulate(&self.dv, &self.weights, d_out, late);
+        }
+        some.into()
     }
 
     /// The gradients of the scores, rounded, in registers and in shared memory. `newer`
@@ -198,7 +219,8 @@ impl<'k, T: Element> Work<'k, T> {
 
     /// Asks for dK += dS^T Q.
     pub(super) fn add_keys(&self, queries: &SharedTile<'k, T>) {
-        self.accumulate(&self.dk, &self.rounded, queries);
+        let all = 0..self.rounded.len();
+        self.accumulate(&self.dk, &self.rounded, queries, all);
     }
 
     fn accumulate(
@@ -206,24 +228,26 @@ impl<'k, T: Element> Work<'k, T> {
         sums: &WgmmaSums<'k>,
         left: &[WgmmaLeft<'k, T>],
         right: &SharedTile<'k, T>,
+        steps: Range<usize>,
     ) {
         let right = right.wgmma_operand_across(0, self.shape.queries());
         sums.accumulate(|batch| {
-            for (step, left) in left.iter().enumerate() {
-                batch.mma_left(left, right.step(step as u32));
+            for step in steps {
+                batch.mma_left(&left[step], right.step(step as u32));
             }
         });
     }
 
-    /// Adds this warpgroup's piece of the block's dQ to the sums, while dK is on its way.
+    /// Adds this warpgroup's piece of the block's dQ to the sums, while `newer` products are on their way.
     pub(super) fn add_queries(
         &self,
         sums: Ptr<'k, Global, f32>,
         number: Val<'k, u32>,
         steps: Option<[Val<'k, f32>; 2]>,
         outbox: Option<SharedArray<'k, i32>>,
+        newer: u32,
     ) {
-        let product = self.dq.settled(1);
+        let product = self.dq.settled(newer);
         let thread = self.thread();
         let piece = sums
             .at(number.mul_wide(self.shape.head_dim))
