@@ -1049,4 +1049,29 @@ fn launches_that_overlap_read_nothing_too_early() {
             assert!(step.ptx().contains("griddepcontrol.launch_dependents"));
         }
     }
+    // Blocks that may be let go draw their first tile behind the wait, and let the next launch begin behind their last.
+    for (schedule, overlaps) in [
+        ("ticket late pausing until-asked", true),
+        ("ticket late loaded: greedy", true),
+        ("ticket late loaded: until-asked & max-steals(4)", true),
+        ("ticket late until-asked", false),
+        ("ticket early loaded: greedy", false),
+    ] {
+        let schedule: Schedule = schedule.parse().expect("a schedule");
+        let tiling: Tiling = "wgmma:128x192x64/5".parse().expect("a tile shape");
+        let problem = half(1024, 1024, 1024);
+        let job = job_with_tiling(&problem, tiling, Some(&schedule), target).expect("a job");
+        assert_eq!(job.steps[0].overlaps, overlaps, "{schedule}");
+        if overlaps {
+            common::waits_before_it_touches(&job.steps[0], &schedule.to_string());
+            let ptx = job.steps[0].ptx();
+            let (before, _) = ptx
+                .split_once("griddepcontrol.launch_dependents")
+                .expect("it lets the next one begin");
+            assert!(
+                before.contains("cp.async.bulk.tensor"),
+                "{schedule}: sooner"
+            );
+        }
+    }
 }

@@ -26,6 +26,8 @@ pub(crate) struct Shape {
     pub(crate) padded: bool,
     /// Threads of a block may be a tile apart.
     pub(crate) apart: bool,
+    /// The first tile is drawn behind the prologue.
+    pub(crate) behind_prologue: bool,
     /// Tiles may be left half done, with so many words of state.
     pub(crate) pause: Option<u32>,
     pub(crate) cluster: Dim3,

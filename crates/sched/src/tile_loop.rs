@@ -95,6 +95,7 @@ pub struct TileLoop<'k> {
     hidden: HiddenOn<'k>,
     /// The cluster of tiles in hand.
     index: Var<'k, u32>,
+    worker: Val<'k, u32>,
     workers: Val<'k, u32>,
     leader: Bool<'k>,
     channel: Option<Channel<'k>>,
@@ -227,13 +228,14 @@ impl<'k> TileLoop<'k> {
         if self.shape.source != TileSource::Static {
             return self.each_ahead(|tile| body(tile, &|| ()), ahead);
         }
+        let this = self.begun();
         let begin = || {
-            let next = self.index.get() + self.workers;
-            let there = next.lt(self.hidden.count);
-            self.k.if_(there, || self.begin(next, &ahead));
+            let next = this.index.get() + this.workers;
+            let there = next.lt(this.hidden.count);
+            this.k.if_(there, || this.begin(next, &ahead));
         };
-        self.deal(&|tile| body(tile, &begin), None);
-        self.finish(true);
+        this.deal(&|tile| body(tile, &begin), None);
+        this.finish(true);
         Done(PhantomData)
     }
 
@@ -243,12 +245,24 @@ impl<'k> TileLoop<'k> {
     ///
     /// Where tiles may be left half done, thread 0 [looks](Pause::look), and the threads of the other role learn of it before they end
     /// that step: thread 0 looks at no later tile before all of them that take part in that one have.
+    ///
+    /// `end` comes behind a role's last tile, before any thread waits for the others.
     #[track_caller]
     pub fn each_in_roles(
         self,
         first: Bool<'k>,
-        begin: impl Fn(bool),
+        [begin, end]: [&dyn Fn(bool); 2],
         body: impl Fn(Tile<'k>, bool),
+    ) -> Done<'k> {
+        let this = self.begun();
+        this.emit_in_roles(first, [begin, end], &body)
+    }
+
+    fn emit_in_roles(
+        &self,
+        first: Bool<'k>,
+        [begin, end]: [&dyn Fn(bool); 2],
+        body: &dyn Fn(Tile<'k>, bool),
     ) -> Done<'k> {
         let k = self.k;
         let late = self.shape.submit == Submit::Late && k.cluster_size() == 1;
@@ -269,6 +283,7 @@ impl<'k> TileLoop<'k> {
                 }),
                 TileSource::Clc | TileSource::Ticket => self.steal_in_role(&body, first),
             }
+            end(first);
         };
         k.if_else(first, || role(true), || role(false));
         if self.pause.is_some() {
@@ -280,22 +295,23 @@ impl<'k> TileLoop<'k> {
     }
 
     fn emit(self, body: &dyn Fn(Tile<'k>), ahead: Option<&dyn Fn(Tile<'k>)>) -> Done<'k> {
-        let k = self.k;
-        match self.shape.source {
-            TileSource::Direct => self.run(body),
-            TileSource::Static => self.deal(body, ahead),
-            TileSource::Clc | TileSource::Ticket if self.never_asks() && self.pause.is_none() => {
-                self.run(body);
-                if let Asking::Tickets(tickets) = &self.asking {
-                    k.if_(self.leader, || tickets.retire());
+        let this = self.begun();
+        let k = this.k;
+        match this.shape.source {
+            TileSource::Direct => this.run(body),
+            TileSource::Static => this.deal(body, ahead),
+            TileSource::Clc | TileSource::Ticket if this.never_asks() && this.pause.is_none() => {
+                this.run(body);
+                if let Asking::Tickets(tickets) = &this.asking {
+                    k.if_(this.leader, || tickets.retire());
                 }
             }
-            TileSource::Clc | TileSource::Ticket => match &self.flying {
-                None => self.steal(body, ahead),
-                Some(flying) => self.steal_in_a_row(flying, body, ahead),
+            TileSource::Clc | TileSource::Ticket => match &this.flying {
+                None => this.steal(body, ahead),
+                Some(flying) => this.steal_in_a_row(flying, body, ahead),
             },
         }
-        self.finish(true);
+        this.finish(true);
         Done(PhantomData)
     }
 

@@ -54,6 +54,7 @@ pub struct Tiled<A> {
     watchdog: u64,
     padded: bool,
     apart: bool,
+    behind_prologue: bool,
     state: Option<u32>,
     pausing: bool,
     min_blocks: Option<u32>,
@@ -103,6 +104,7 @@ impl<A: KernelParams> Tiled<A> {
             watchdog: 1_000_000,
             padded: false,
             apart: false,
+            behind_prologue: false,
             state: None,
             pausing: false,
             min_blocks: None,
@@ -261,6 +263,15 @@ impl<A: KernelParams> Tiled<A> {
         self
     }
 
+    /// A block draws its first tile behind the prologue, where the loop begins, and not before it. For launches that may begin
+    /// before the one before them has ended (programmatic dependent launch): the prologue waits for that one, and before the wait
+    /// nothing is touched that launches share. A block that finds no tile has then run its prologue for nothing.
+    #[must_use]
+    pub fn behind_prologue(mut self) -> Self {
+        self.behind_prologue = true;
+        self
+    }
+
     /// The body can leave a tile half done, with so many 32-bit words of state, and go on with it
     /// ([`TileLoop::pause`]). It does under a schedule that [pauses](Self::pausing).
     #[must_use]
@@ -372,6 +383,7 @@ impl<A: KernelParams> Tiled<A> {
             watchdog: self.watchdog,
             padded: self.padded,
             apart: self.apart,
+            behind_prologue: self.behind_prologue,
             pause: self.state.filter(|_| self.pausing),
             cluster: self.cluster,
             rank: rank_of(clusters_of(self.tiles, self.cluster)),

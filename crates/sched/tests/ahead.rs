@@ -103,7 +103,9 @@ fn count_in_roles(tiled: Tiled<Count>) -> Result<TiledKernel<Count>, heist_build
         let (first, begun) = (k.warp_uniform().eq(0), k.var(0u32));
         tiles.each_in_roles(
             first,
-            |first| begun.set(if first { 1u32 } else { 100 }),
+            [&|first| begun.set(if first { 1u32 } else { 100 }), &|_| {
+                begun.set(0u32)
+            }],
             |tile, _| {
                 k.if_(k.lane().eq(0) & tile.inside, || {
                     args.runs.at(tile.number()).atomic_add(begun.get());

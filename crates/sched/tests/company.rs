@@ -122,6 +122,9 @@ fn pool(clc: bool, size: Size) -> Vec<Pooled> {
             if roles {
                 tiled = tiled.apart();
             }
+            if roles && at % 8 == 0 {
+                tiled = tiled.behind_prologue();
+            }
             if classes {
                 let of = (0..tiles as usize).map(|tile| Class::ALL[tile * 7 % 3]);
                 tiled = tiled.classes(Classes::new(of.collect()));
@@ -143,11 +146,9 @@ fn pool(clc: bool, size: Size) -> Vec<Pooled> {
                         // The role without the scheduler thread counts.
                         true => {
                             let first = k.warp_uniform().eq(0);
-                            tiles.each_in_roles(
-                                first,
-                                |_| (),
-                                |tile, first| body(tile.x, k.c(!first)),
-                            )
+                            tiles.each_in_roles(first, [&|_| (), &|_| ()], |tile, first| {
+                                body(tile.x, k.c(!first))
+                            })
                         }
                     }
                 })
@@ -171,7 +172,8 @@ fn pool(clc: bool, size: Size) -> Vec<Pooled> {
             };
             match at as usize >= PAUSING.len() && *text != "never" {
                 false => pausing(text, tiles),
-                true => pausing_in_roles(text, tiles),
+                // Every second one draws its first tile behind its prologue.
+                true => pausing_in_roles(text, tiles, at % 2 == 1),
             }
         }));
     }
@@ -238,13 +240,17 @@ fn pausing(text: &str, tiles: u32) -> Pooled {
 
 /// The same with a loop for each role: the first one's thread looks at the bell before every step and then hands the step to the
 /// other role, which counts it, learns what was decided, and asks for the next.
-fn pausing_in_roles(text: &str, tiles: u32) -> Pooled {
+fn pausing_in_roles(text: &str, tiles: u32, behind: bool) -> Pooled {
     let schedule: Schedule = format!("ticket late pausing {text}").parse().expect("one");
     let tiled = Tiled::<Count>::new("count", tiles)
         .schedule(&schedule)
         .state(32)
         .block(64)
         .apart();
+    let tiled = match behind {
+        true => tiled.behind_prologue(),
+        false => tiled,
+    };
     let kernel = tiled
         .build(Arch::SM_90A, |k, args, loop_| {
             let room = k.shared::<u32>("room", 10_000);
@@ -260,57 +266,53 @@ fn pausing_in_roles(text: &str, tiles: u32) -> Pooled {
             counted.advance();
             let pause = loop_.pause().expect("it pauses");
             let first = k.warp_uniform().eq(0);
-            loop_.each_in_roles(
-                first,
-                |_| (),
-                |tile, first| {
-                    let (did, step) = (k.var(0u32), k.var(pause.from()));
-                    let left = k.var(false);
-                    let goes_on = || step.get().lt(STEPS) & !left.get();
-                    if first {
-                        return k.while_(goes_on, || {
-                            counted.wait();
-                            k.nanosleep(args.sleep / STEPS);
-                            step.set(step.get() + 1);
-                            k.one_thread(|| {
-                                k.if_(step.get().lt(STEPS), || {
-                                    let _ = pause.look(pause.listen(), step.get());
-                                });
-                            });
-                            k.sync_warp();
-                            left.set(pause.left_if(step.get().lt(STEPS)));
-                            handed.barrier().arrive();
-                        });
-                    }
-                    k.if_(step.get().ne(0), || {
-                        did.set(pause.saved().at(k.lane()).load())
-                    });
-                    k.while_(goes_on, || {
-                        handed.wait();
-                        did.set(did.get() + 1);
+            loop_.each_in_roles(first, [&|_| (), &|_| ()], |tile, first| {
+                let (did, step) = (k.var(0u32), k.var(pause.from()));
+                let left = k.var(false);
+                let goes_on = || step.get().lt(STEPS) & !left.get();
+                if first {
+                    return k.while_(goes_on, || {
+                        counted.wait();
+                        k.nanosleep(args.sleep / STEPS);
                         step.set(step.get() + 1);
+                        k.one_thread(|| {
+                            k.if_(step.get().lt(STEPS), || {
+                                let _ = pause.look(pause.listen(), step.get());
+                            });
+                        });
+                        k.sync_warp();
                         left.set(pause.left_if(step.get().lt(STEPS)));
-                        counted.barrier().arrive();
+                        handed.barrier().arrive();
                     });
-                    k.if_(left.get(), || {
-                        // Whoever goes on with the tile waits for this, however long it takes: of the first tile longer
-                        // than others need to be saved and to come back.
-                        k.nanosleep(tile.x.eq(0).select(args.sleep * 8, args.sleep));
-                        pause.room().at(k.lane()).store(did.get());
-                    });
-                    k.if_(!left.get() & did.get().ne(STEPS), || {
-                        args.runs.at(tile.x).atomic_add(1000u32);
-                    });
-                    k.if_(k.lane().eq(0), || {
-                        let at = left.get().select(tiles, tile.x);
-                        args.runs.at(at).atomic_add(1u32);
-                    });
-                },
-            )
+                }
+                k.if_(step.get().ne(0), || {
+                    did.set(pause.saved().at(k.lane()).load())
+                });
+                k.while_(goes_on, || {
+                    handed.wait();
+                    did.set(did.get() + 1);
+                    step.set(step.get() + 1);
+                    left.set(pause.left_if(step.get().lt(STEPS)));
+                    counted.barrier().arrive();
+                });
+                k.if_(left.get(), || {
+                    // Whoever goes on with the tile waits for this, however long it takes: of the first tile longer
+                    // than others need to be saved and to come back.
+                    k.nanosleep(tile.x.eq(0).select(args.sleep * 8, args.sleep));
+                    pause.room().at(k.lane()).store(did.get());
+                });
+                k.if_(!left.get() & did.get().ne(STEPS), || {
+                    args.runs.at(tile.x).atomic_add(1000u32);
+                });
+                k.if_(k.lane().eq(0), || {
+                    let at = left.get().select(tiles, tile.x);
+                    args.runs.at(at).atomic_add(1u32);
+                });
+            })
         })
         .unwrap_or_else(|error| panic!("{text}: {error}"));
     Pooled {
-        what: format!("{schedule} in roles"),
+        what: format!("{schedule} in roles, behind the prologue: {behind}"),
         program: Program::from_module("count.ptx", &kernel.built.module),
         kernel,
         loaded: false,

@@ -69,5 +69,6 @@ pub(crate) use tiling::GROUP_ROWS;
 pub use tiling::{Cluster, Tiling};
 pub use variant::{FAMILY, job_with, job_with_tiling, schedule};
 pub(crate) use wgmma::{
-    element as tensor_element, fits_levels, is_let_go, takes_tile_after_tile, uncopyable,
+    copying_registers, element as tensor_element, fits_levels, is_let_go, takes_tile_after_tile,
+    uncopyable,
 };

@@ -55,10 +55,21 @@ impl<'k> Pieces<'k> {
         (next & (self.steps - 1)).eq(0) & next.lt(steps)
     }
 
-    /// Whether the bell is asked for at step `next` - 1: two steps before it is looked at. Not at each step, since the thread that copies
-    /// would wait as long as memory takes at every one.
-    pub(crate) fn listens(&self, next: Val<'k, u32>) -> Bool<'k> {
-        (next & (self.steps - 1)).eq(self.steps - 2)
+    /// Whether the bell is asked for at step `next` - 1, where it is asked for `at` that step of a piece. Not at each step, since the thread that
+    /// copies would wait as long as memory takes at every one.
+    pub(crate) fn listens(&self, next: Val<'k, u32>, at: Val<'k, u32>) -> Bool<'k> {
+        (next & (self.steps - 1)).eq(at)
+    }
+
+    /// Where in a piece it is asked for: two steps before it is looked at.
+    pub(crate) fn late(&self) -> u32 {
+        self.steps - 2
+    }
+
+    /// Where in a tile of so many steps: those that end before that ask with their first.
+    pub(crate) fn listens_at(&self, steps: Val<'k, u32>) -> Val<'k, u32> {
+        let late = self.late();
+        steps.lt(late).select(self.k.c(1), late)
     }
 
     /// In a warpgroup that multiplies: calls `body` with every step until the tile ends or is left.

@@ -98,10 +98,10 @@ pub(super) fn shared_bytes(problem: &Grouped, tiling: &Tiling) -> u32 {
     tiling.ring_bytes(majors) + scales + table + 256
 }
 
-/// Whether warps that copy and warps that multiply have a loop each under a schedule: where blocks take tile after tile, and none is left half
-/// done nor decided by a loaded policy, which groups have not been tried with.
-pub(super) fn in_roles(schedule: &Schedule) -> bool {
-    takes_tile_after_tile(schedule) && !is_let_go(schedule)
+/// Whether warps that copy and warps that multiply have a loop each under a schedule: where blocks take tile after tile. Where rows are `gathered`
+/// all threads that copy do it, and have no registers for what a loaded policy takes.
+pub(super) fn in_roles(schedule: &Schedule, gathered: bool) -> bool {
+    takes_tile_after_tile(schedule) && !(gathered && is_let_go(schedule))
 }
 
 /// Why tiles of this shape can't multiply these groups. `roles` says that warps that copy and warps that multiply have a loop each.
@@ -260,7 +260,7 @@ impl Variant for Suited {
         target: Target,
     ) -> Result<LaunchPlan, KernelError> {
         self.suits(problem, target).map_err(KernelError::unfit)?;
-        let roles = !problem.check && schedule.is_none_or(in_roles);
+        let roles = !problem.check && schedule.is_none_or(|schedule| in_roles(schedule, false));
         let Some(tiling) = Suited::tiling(problem, roles, target) else {
             return Err(KernelError::unfit("ask first whether it suits"));
         };

@@ -16,7 +16,7 @@ use crate::gemm::pieces::state_words;
 use crate::gemm::warpgroup::{Ends, Factors, Levels, Role, Side, ring};
 use crate::gemm::{
     Ahead, BlockScales, CopiedScales, Epilogue, Finish, Gated, Input, Major, Output, Placed,
-    SCALE_BLOCK, Scales, Staged, Staging, Stored, Tiling, left, scale_maps,
+    SCALE_BLOCK, Scales, Staged, Staging, Stored, Tiling, copying_registers, left, scale_maps,
 };
 use crate::job::{Step, buffer};
 use heist_builder::{
@@ -151,7 +151,8 @@ impl Form {
     /// Whether the warpgroup that copies and those that multiply have a loop over tiles each, as in a single product. In check
     /// mode no copy is issued before the tile has passed, which threads of both find out together.
     fn in_roles(&self, schedule: &Schedule) -> bool {
-        tiles::in_roles(schedule) && !self.cut.check
+        let gathered = self.fused.gathered.is_some();
+        tiles::in_roles(schedule, gathered) && !self.cut.check
     }
 
     /// The same with results that leave through shared memory, where they can and there is room for it.
@@ -265,8 +266,10 @@ fn build_typed<H: WgmmaInput, O: Stored>(
                 true => Role::Copies,
                 false => Role::Multiplies,
             };
-            let begin = |copies| ends.move_registers(levels, role(copies), 0);
-            tiles.each_in_roles(ends.copies(), begin, |tile, copies| {
+            let least = copying_registers(schedule);
+            let begin = |copies| ends.move_registers(levels, role(copies), least);
+            let moves: [&dyn Fn(bool); 2] = [&begin, &|_| ()];
+            tiles.each_in_roles(ends.copies(), moves, |tile, copies| {
                 body(role(copies), tile);
             })
         } else if form.cut.check {
@@ -449,7 +452,8 @@ pub(super) fn step(
         return Err(KernelError::unfit("ask first whether it suits"));
     };
     // Threads that gather rows need the registers that they start with.
-    let roles = tiles::in_roles(schedule) && !problem.check && fused.gathered.is_none();
+    let gathered = fused.gathered.is_some();
+    let roles = tiles::in_roles(schedule, gathered) && !problem.check && !gathered;
     if let Some(why) = tiles::unfit(problem, tiling, roles, target) {
         return Err(KernelError::unfit(format!("tile shape {tiling}: {why}")));
     }

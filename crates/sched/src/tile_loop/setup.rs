@@ -46,19 +46,24 @@ impl<'k> TileLoop<'k> {
             worker,
             workers,
             leader,
-            asks: shape.source.asks() && shape.policy.constant() != Some(false),
+            asks: asks(&shape),
         };
         let scribe = setup.scribe();
         let channel = setup.channel();
         let asking = setup.asking(channel.as_ref());
         let pause = setup.pause();
-        let judge = setup.judge(pause);
-        let sweeper = setup.sweeper(judge.is_some());
-        let drawer = setup.drawer();
+        let at_once = !shape.behind_prologue;
+        let judge = at_once.then(|| setup.judge(pause)).flatten();
+        let sweeper = setup.sweeper(setup.decides());
+        let drawer = at_once.then(|| setup.drawer()).flatten();
+        if !at_once && scribe.is_some() {
+            k.fail("a launch that is watched draws its first tile before the prologue");
+        }
         let this = TileLoop {
             k: *k,
             hidden,
             index: k.var(worker).named("tile_index"),
+            worker,
             workers,
             leader,
             channel,
@@ -71,29 +76,67 @@ impl<'k> TileLoop<'k> {
             scribe,
             shape,
         };
-        this.first_tile(worker);
-        if this.shape.submit == Submit::Late {
-            // Its first decision comes after its first tile; it counts from here.
-            this.take_up();
+        if at_once {
+            this.first_tile();
         }
         this
     }
 
+    /// The same with its first tile, where that is drawn behind the prologue: nothing that blocks or launches share is touched before.
+    pub(super) fn begun(mut self) -> TileLoop<'k> {
+        if !self.shape.behind_prologue {
+            return self;
+        }
+        let setup = Setup {
+            k: self.k,
+            shape: &self.shape,
+            hidden: &self.hidden,
+            control: Control(self.hidden.control),
+            worker: self.worker,
+            workers: self.workers,
+            leader: self.leader,
+            asks: asks(&self.shape),
+        };
+        let (judge, drawer) = (setup.judge(self.pause), setup.drawer());
+        (self.judge, self.drawer) = (judge, drawer);
+        self.first_tile();
+        self
+    }
+
+    /// The first tile, and what a loaded policy counts from.
+    fn first_tile(&self) {
+        self.find_first();
+        if self.shape.submit == Submit::Late {
+            // Its first decision comes after its first tile; it counts from here.
+            self.take_up();
+        }
+    }
+
     /// The tile of the block's own number, unless it has to be drawn.
-    fn first_tile(&self, worker: Val<'k, u32>) {
+    fn find_first(&self) {
         if self.shape.claims_first() {
             self.claim();
         } else if let (Some(drawer), Some(channel)) = (&self.drawer, self.channel) {
             // Its own number is a right like any other.
             self.k
-                .if_(self.leader, || channel.send(drawer.draw(worker)));
+                .if_(self.leader, || channel.send(drawer.draw(self.worker)));
             self.index.set(channel.receive());
             channel.release();
         }
     }
 }
 
+/// Whether blocks ask for tiles.
+fn asks(shape: &Shape) -> bool {
+    shape.source.asks() && shape.policy.constant() != Some(false)
+}
+
 impl<'k> Setup<'_, 'k> {
+    /// Whether the policy has anything to decide.
+    fn decides(&self) -> bool {
+        self.asks && self.shape.policy.constant().is_none()
+    }
+
     /// What the scheduler thread makes.
     fn in_leader<T>(&self, make: impl Fn() -> T) -> Option<T> {
         let held = OnceCell::new();
@@ -169,7 +212,7 @@ impl<'k> Setup<'_, 'k> {
         let Setup {
             k, shape, hidden, ..
         } = self;
-        if !self.asks || shape.policy.constant().is_some() {
+        if !self.decides() {
             return None;
         }
         let has_area = shape.policy.loaded().is_some();

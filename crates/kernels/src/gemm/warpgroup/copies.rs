@@ -50,8 +50,18 @@ impl<'k> Ends<'_, 'k> {
         let factors = factors.after(done);
         let step = k.var(self.ahead.get()).named("step");
         let last = k.var(false).named("last");
-        // For a tile whose copies are all in flight.
-        let heard = k.var(pieces.pause.listen()).named("heard");
+        // With a loop for each role nothing is copied ahead: before a look the bell was asked for in the same piece. Asked for before the
+        // first copy, it would hold that up for as long as memory takes.
+        let heard = match self.moves_once {
+            true => k.var(0u32),
+            // For a tile whose copies are all in flight.
+            false => k.var(pieces.pause.listen()),
+        };
+        let heard = heard.named("heard");
+        let at = match self.moves_once {
+            true => pieces.listens_at(factors.steps),
+            false => k.c(pieces.late()),
+        };
         let before = k.var(0u32).named("heard_before");
         k.while_(
             || step.get().lt(factors.steps) & !last.get(),
@@ -63,7 +73,9 @@ impl<'k> Ends<'_, 'k> {
                     last.set(pieces.pause.look_if(heard.get(), twice, done + next));
                 });
                 // It arrives while room for this stage and the next is waited for.
-                k.if_(pieces.listens(next), || heard.set(pieces.pause.listen()));
+                k.if_(pieces.listens(next, at), || {
+                    heard.set(pieces.pause.listen())
+                });
                 self.fill_stage(factors, step.get());
                 step.set(next);
             },

@@ -118,6 +118,11 @@ fn build_typed<H: WgmmaInput, O: Stored>(
     };
     let roles = in_roles(form, schedule);
     let tiled = if roles { tiled.apart() } else { tiled };
+    // What blocks share is not touched before the launch before has ended.
+    let tiled = match overlaps_let_go(form, schedule) {
+        true => tiled.behind_prologue(),
+        false => tiled,
+    };
     tiled.build(arch, |k, args, tiles| {
         let ring = ring(k, tiling, form.majors, false, form.copied);
         let work = Work::new(k, &args, form, schedule, &ring, tiles.pause());
@@ -129,7 +134,8 @@ fn build_typed<H: WgmmaInput, O: Stored>(
                 };
                 let least = copying_registers(schedule);
                 let begin = |copies| (work.ends).move_registers(work.levels, role(copies), least);
-                tiles.each_in_roles(work.ends.copies(), begin, |tile, copies| {
+                let end = |copies| work.let_next(role(copies));
+                tiles.each_in_roles(work.ends.copies(), [&begin, &end], |tile, copies| {
                     work.tile::<H, O>(role(copies), tile, &|| ());
                 })
             }
@@ -175,6 +181,7 @@ impl<'w, 'k> Work<'w, 'k> {
         let tiling = &form.tiling;
         let waits = overlaps(form, schedule);
         let late = waits && lets_next_late(tiling, schedule);
+        let behind = overlaps_let_go(form, schedule);
         let edges = [args.left_edge, args.right_edge]
             .into_iter()
             .zip(form.edges);
@@ -194,6 +201,7 @@ impl<'w, 'k> Work<'w, 'k> {
         match (waits, late) {
             (false, _) => {}
             (true, true) => wait(k),
+            (true, false) if behind => wait(k),
             (true, false) => overlap(k),
         }
         let tail = tiling.tail.then(|| {
@@ -285,6 +293,15 @@ impl<'w, 'k> Work<'w, 'k> {
                 self.leave::<O>(&at, None, &meet.added(row), read);
             });
         });
+    }
+
+    /// Behind the last tile of warps of a role: the next launch may begin, where no sooner. This block's last copies are on their way, so nothing of
+    /// its tiles is left half done any more. Blocks of the next one that were there before would hold multiprocessors, and wait for this one's
+    /// last tiles, while a visitor waits for them.
+    fn let_next(&self, role: Role) {
+        if role == Role::Copies && overlaps_let_go(self.form, self.schedule) {
+            self.k.one_thread(|| self.k.launch_dependents());
+        }
     }
 
     /// Emits what comes after the last tile.
@@ -415,7 +432,13 @@ impl<'w, 'k> Work<'w, 'k> {
 /// Whether a kernel waits by itself for the launch before it: nothing is touched before that, as some
 /// schedules do, and nothing is read by loads that must not see other kernels' writes.
 fn overlaps(form: &Form, schedule: &Schedule) -> bool {
-    is_plain(schedule) && schedule.source != TileSource::Clc && !form.ahead
+    let plain = is_plain(schedule) && schedule.source != TileSource::Clc && !form.ahead;
+    plain || overlaps_let_go(form, schedule)
+}
+
+/// The same where blocks may be let go: they draw their first tile behind the wait.
+fn overlaps_let_go(form: &Form, schedule: &Schedule) -> bool {
+    is_let_go(schedule) && in_roles(form, schedule) && !form.ahead
 }
 
 /// Whether blocks take tile after tile, and nothing else decides or looks on.
@@ -459,10 +482,10 @@ pub(crate) fn is_let_go(schedule: &Schedule) -> bool {
 }
 
 /// Registers that a thread takes at least which copies: to interpret a policy, or to leave a tile, without spills.
-fn copying_registers(schedule: &Schedule) -> u32 {
+pub(crate) fn copying_registers(schedule: &Schedule) -> u32 {
     match (schedule.policy.loaded(), schedule.pausing) {
         (Some(_), _) => 56,
-        (None, true) => 40,
+        (None, true) => 56,
         (None, false) => 0,
     }
 }
