@@ -152,6 +152,13 @@ impl<'k> Sweeper<'k> {
         })
     }
 
+    /// In the scheduler thread of a cluster that knows that it is not the last: reports, and does not wait.
+    #[track_caller]
+    pub(crate) fn count(&self) {
+        let ended = self.control.0.at(ENDED);
+        ended.reduce_add(self.share.get().cast::<u64>());
+    }
+
     /// In the scheduler thread, after the last use of the words.
     #[track_caller]
     pub(crate) fn leave(&self, k: &Kernel<'k>) {

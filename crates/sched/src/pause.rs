@@ -43,7 +43,7 @@
 
 use crate::bell::Bell;
 use crate::channel::NONE;
-use crate::control::{CONTROL_WORDS, Control};
+use crate::control::{CONTROL_WORDS, Control, Sweeper};
 use heist_builder::{Bool, Global, IntoVal, Kernel, Order, Ptr, Scope, SharedArray, Val, Var};
 
 /// Slots, and blocks beyond those that [`grid`] says, for each block that the GPU runs at a time.
@@ -127,6 +127,15 @@ impl std::fmt::Debug for Pause<'_> {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         write!(f, "Pause({} words a slot)", self.slot_words)
     }
+}
+
+/// What the scheduler thread of a block found when it arrived.
+pub(crate) struct Arrival<'k> {
+    away: Var<'k, i32>,
+    bell: Var<'k, u32>,
+    came: Var<'k, u32>,
+    /// When the block left whose successor it is; 0 if it is nobody's.
+    left_at: Var<'k, u32>,
 }
 
 /// What a body does about the bell.
@@ -296,7 +305,7 @@ impl<'k> Pause<'k> {
         leader: Bool<'k>,
         (gone, refused): (impl Fn() -> Bool<'k>, impl Fn()),
         draw: impl Fn() -> Val<'k, u32>,
-    ) -> Val<'k, u32> {
+    ) -> (Val<'k, u32>, Arrival<'k>) {
         let k = self.k;
         let index = k.var(NONE).named("first");
         let place = k.var(0u32).named("place");
@@ -341,7 +350,26 @@ impl<'k> Pause<'k> {
             flow.break_if(self.shared.at(SETTLED).load().ne(0));
             k.sync();
         });
-        k.if_(leader & away.get().gt(0), || {
+        let arrival = Arrival {
+            away,
+            bell,
+            came,
+            left_at,
+        };
+        (index.get(), arrival)
+    }
+
+    /// In the scheduler thread of a block that has arrived, once the others know its tile: it is back, or still counts as away.
+    #[track_caller]
+    pub(crate) fn count_in(&self, arrival: &Arrival<'k>) {
+        let k = self.k;
+        let Arrival {
+            away,
+            bell,
+            came,
+            left_at,
+        } = arrival;
+        k.if_(away.get().gt(0), || {
             let after = (came.get() - left_at.get()).cast::<i32>();
             let visited = left_at.get().ne(0) & after.ge(VISITED_NS);
             k.if_else(
@@ -353,7 +381,6 @@ impl<'k> Pause<'k> {
                 || self.come_back(),
             );
         });
-        index.get()
     }
 
     /// Behind the body, in the scheduler thread: whether the tile at `index` was left.
@@ -385,11 +412,19 @@ impl<'k> Pause<'k> {
     }
 
     /// In the scheduler thread of a block that leaves, behind that barrier: queues the tile that
-    /// was left, if one was. All threads have saved their state.
+    /// was left, if one was, and else calls `ends`. All threads have saved their state.
+    ///
+    /// Whoever leaves a tile is not the last of its launch, so it counts itself without waiting for the answer, and its multiprocessor
+    /// is free the sooner. Nor does the count have to order anything: who goes on with the tile has seen all that this block wrote, and counts
+    /// itself later.
     #[track_caller]
-    pub(crate) fn queue_left(&self) {
+    pub(crate) fn queue_left_or(&self, sweeper: &Sweeper<'k>, ends: impl Fn()) {
         let slot = self.shared.at(LEFT).load();
-        self.k.if_(slot.ne(0), || self.queue(slot));
+        let leaves = || {
+            self.queue(slot);
+            sweeper.count();
+        };
+        self.k.if_else(slot.ne(0), leaves, ends);
     }
 
     /// In the scheduler thread behind a tile: leaves, though there may be tiles to draw, if a block is

@@ -155,8 +155,11 @@ impl<'k> TileLoop<'k> {
             Some(pause) => {
                 let refused = || self.note(RecordKind::Refused);
                 let gone = || tickets.are_gone();
-                let first = pause.arrive(self.leader, (gone, refused), draw);
-                k.if_(self.leader, || channel.send(first));
+                let (first, arrival) = pause.arrive(self.leader, (gone, refused), draw);
+                k.if_(self.leader, || {
+                    channel.send(first);
+                    pause.count_in(&arrival);
+                });
             }
         }
         self.index.set(channel.receive());
@@ -431,14 +434,15 @@ impl<'k> TileLoop<'k> {
         let judge = self.judge.as_ref().filter(|_| decided);
         if judge.is_some() || self.sweeper.is_some() {
             k.if_(self.leader, || {
-                if let Some(pause) = &self.pause {
-                    pause.queue_left();
-                }
                 if let Some(judge) = judge {
                     judge.policy.leave(&judge.cx);
                 }
-                if let Some(sweeper) = &self.sweeper {
-                    sweeper.leave(&k);
+                match (&self.pause, &self.sweeper) {
+                    (Some(pause), Some(sweeper)) => {
+                        pause.queue_left_or(sweeper, || sweeper.leave(&k));
+                    }
+                    (_, Some(sweeper)) => sweeper.leave(&k),
+                    (_, None) => {}
                 }
             });
         }
