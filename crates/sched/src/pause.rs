@@ -48,17 +48,19 @@ use heist_builder::{Bool, Global, IntoVal, Kernel, Order, Ptr, Scope, SharedArra
 
 /// Slots, and blocks beyond those that [`grid`] says, for each block that the GPU runs at a time.
 const SPARE: u32 = 2;
-/// Of so many tiles a block may leave once, in the mean.
-const TILES_A_LEAVE: u32 = 8;
+/// Of so many tiles a block may leave once, in the mean, unless the kernel says how many ([`TiledKernel::leaving`](crate::TiledKernel::leaving)).
+pub(crate) const TILES_A_LEAVE: u32 = 8;
 
 /// How many blocks a launch has whose tiles may be left half done.
 ///
 /// Blocks that find nothing to do come at the end of a launch, one after the other on each
 /// multiprocessor, so there are no more than leaves need: one for a few tiles. A policy
 /// that `stays` for no second tile needs one for each.
-pub(crate) fn grid(tiles: u32, resident: u32, stays: bool) -> u32 {
+pub(crate) fn grid(tiles: u32, resident: u32, stays: bool, tiles_a_leave: u32) -> u32 {
     let first = match stays {
-        true => resident.saturating_add(tiles / TILES_A_LEAVE).min(tiles),
+        true => resident
+            .saturating_add(tiles / tiles_a_leave.max(1))
+            .min(tiles),
         false => tiles,
     };
     first.saturating_add(SPARE.saturating_mul(resident))
@@ -314,10 +316,21 @@ impl<'k> Pause<'k> {
         let away = k.var(0i32).named("away");
         let bell = k.var(0u32).named("bell");
         let came = k.var(0u32).named("came");
+        // One that is spare, in advance: most blocks need it, and the others give it back.
+        let spare = k.var(0i32).named("spare");
+        let (asked, has) = (k.var(true), k.var(false));
+        let (asked, has) = (asked.named("asked_spare"), has.named("has_spare"));
+        let give_back = || {
+            k.if_(has.get(), || {
+                has.set(k.c(false));
+                self.give_spare();
+            });
+        };
         k.if_(leader, || {
             came.set(self.now());
             away.set(self.control.away().load_relaxed(Scope::Gpu));
             bell.set(self.listen());
+            spare.set(self.control.spare().atomic_add(-1i32));
         });
         // When the block left whose successor this one is.
         let left_at = k.var(0u32).named("left_at");
@@ -327,18 +340,27 @@ impl<'k> Pause<'k> {
                 // nothing come one after the other. The two may be of different times: they only say what is worth trying.
                 let [waiting, owed] = self.control.waiting().load_vec_relaxed(Scope::Gpu);
                 let gone = gone();
+                k.if_(asked.get(), || {
+                    asked.set(k.c(false));
+                    has.set(self.took_spare(spare.get()));
+                });
                 k.if_(place.get().eq(0) & waiting.gt(0), || {
                     place.set(self.take_place());
                 });
                 k.if_else(
                     place.get().ne(0),
-                    || self.take(place.get(), index, left_at, settled),
+                    || {
+                        give_back();
+                        self.take(place.get(), index, left_at, settled);
+                    },
                     || {
                         k.if_(owed.gt(0), || {
                             settled.set(self.take_owed());
                             left_at.set(self.control.left_at().load_relaxed(Scope::Gpu));
+                            k.if_(settled.get(), give_back);
                         });
-                        k.if_(!settled.get(), || settled.set(self.take_spare()));
+                        k.if_(!(settled.get() | has.get()), || has.set(self.take_spare()));
+                        settled.set(settled.get() | has.get());
                         k.if_(settled.get(), || {
                             k.if_else(gone, &refused, || index.set(draw()));
                         });
@@ -506,7 +528,12 @@ impl<'k> Pause<'k> {
     /// Takes a spare block, if there is one. The word begins at zero.
     #[track_caller]
     fn take_spare(&self) -> Bool<'k> {
-        let before = self.control.spare().atomic_add(-1i32);
+        self.took_spare(self.control.spare().atomic_add(-1i32))
+    }
+
+    /// Whether there was a spare one to take, where the word said so `before` one was taken; else it is given back.
+    #[track_caller]
+    fn took_spare(&self, before: Val<'k, i32>) -> Bool<'k> {
         let took = (before + self.grid.cast::<i32>()).gt(0);
         self.k.if_(!took, || self.give_spare());
         took
@@ -639,8 +666,9 @@ mod tests {
     #[test]
     fn a_launch_has_blocks_for_those_that_leave_and_no_more() {
         // A block for every eighth tile, beside those that run at a time; never more than tiles.
-        assert_eq!(grid(2050, 132, true), 132 + 256 + 2 * 132);
-        assert_eq!(grid(100, 132, true), 100 + 2 * 132);
-        assert_eq!(grid(2050, 132, false), 2050 + 2 * 132);
+        assert_eq!(grid(2050, 132, true, 8), 132 + 256 + 2 * 132);
+        assert_eq!(grid(2050, 132, true, 2), 132 + 1025 + 2 * 132);
+        assert_eq!(grid(100, 132, true, 8), 100 + 2 * 132);
+        assert_eq!(grid(2050, 132, false, 8), 2050 + 2 * 132);
     }
 }

@@ -118,7 +118,7 @@ impl<A: KernelParams> TiledKernel<A> {
             (_, None) => count,
             (_, Some(_)) => {
                 let stays = self.shape.policy.constant() != Some(false);
-                pause::grid(count, resident, stays)
+                pause::grid(count, resident, stays, self.shape.tiles_a_leave)
             }
         };
         if workers.saturating_mul(cluster.x) > MOST_BLOCKS {

@@ -26,6 +26,8 @@ pub(crate) struct Shape {
     pub(crate) padded: bool,
     /// Threads of a block may be a tile apart.
     pub(crate) apart: bool,
+    /// Of so many tiles a block may leave once, where tiles may be left half done.
+    pub(crate) tiles_a_leave: u32,
     /// The first tile is drawn behind the prologue.
     pub(crate) behind_prologue: bool,
     /// Tiles may be left half done, with so many words of state.

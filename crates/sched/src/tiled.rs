@@ -5,6 +5,7 @@ use crate::classes::Classes;
 use crate::erased::AnyPolicy;
 use crate::hidden::Scheduled;
 use crate::order::{AnyOrder, Linear, TileOrder};
+use crate::pause::TILES_A_LEAVE;
 use crate::policies::Greedy;
 use crate::policy::Policy;
 use crate::shape::Shape;
@@ -384,6 +385,7 @@ impl<A: KernelParams> Tiled<A> {
             padded: self.padded,
             apart: self.apart,
             behind_prologue: self.behind_prologue,
+            tiles_a_leave: TILES_A_LEAVE,
             pause: self.state.filter(|_| self.pausing),
             cluster: self.cluster,
             rank: rank_of(clusters_of(self.tiles, self.cluster)),
@@ -462,6 +464,14 @@ pub struct TiledKernel<A> {
 }
 
 impl<A: KernelParams> TiledKernel<A> {
+    /// The same where a block may leave once in so many `tiles`, in the mean, if they may be left half done: 8 unless said. The launch has
+    /// a block more for each leave, which comes for nothing if nobody left. The longer a tile lasts, the more visitors it meets.
+    #[must_use]
+    pub fn leaving(mut self, tiles: u32) -> Self {
+        self.shape.tiles_a_leave = tiles;
+        self
+    }
+
     /// Where its tiles come from.
     pub fn source(&self) -> TileSource {
         self.shape.source

@@ -78,8 +78,25 @@ impl<'k> TileLoop<'k> {
         };
         if at_once {
             this.first_tile();
+        } else if this.hurries() {
+            // Others of this launch have ended before it came, so the launch before has, too. Most of these find no tile.
+            k.if_(this.comes_late(), || {
+                k.wait_for_dependency();
+                this.claim();
+            });
         }
         this
+    }
+
+    /// Whether blocks that come late draw before the prologue all the same. With classes, who says which tile is drawn comes behind it.
+    fn hurries(&self) -> bool {
+        let shape = &self.shape;
+        shape.behind_prologue && shape.claims_first() && shape.classes.is_none()
+    }
+
+    /// Whether the block can't be among the first of its launch.
+    fn comes_late(&self) -> Bool<'k> {
+        self.worker.ge(self.hidden.resident)
     }
 
     /// The same with its first tile, where that is drawn behind the prologue: nothing that blocks or launches share is touched before.
@@ -114,7 +131,9 @@ impl<'k> TileLoop<'k> {
 
     /// The tile of the block's own number, unless it has to be drawn.
     fn find_first(&self) {
-        if self.shape.claims_first() {
+        if self.hurries() {
+            self.k.if_(!self.comes_late(), || self.claim());
+        } else if self.shape.claims_first() {
             self.claim();
         } else if let (Some(drawer), Some(channel)) = (&self.drawer, self.channel) {
             // Its own number is a right like any other.

@@ -125,18 +125,22 @@ impl Share {
             }
         }
         let holder = Holder::new(gpu, target.arch).map_err(question)?;
-        let mut held = vec![Vec::new(); tenants.len()];
-        for (column, sms) in self.held(target).into_iter().enumerate() {
-            let mut samples = vec![Vec::new(); tenants.len()];
-            for _ in 0..TURNS {
+        let columns = self.held(target);
+        let mut samples = vec![vec![Vec::new(); tenants.len()]; columns.len()];
+        // These in turns too: what is ideal with some held is reckoned from the first column.
+        for _ in 0..TURNS {
+            for (column, sms) in columns.iter().enumerate() {
                 let rounds = HELD / TURNS;
                 add(
-                    &mut samples,
-                    holder.time(sms, &all, rounds).map_err(question)?,
+                    &mut samples[column],
+                    holder.time(*sms, &all, rounds).map_err(question)?,
                 );
-                ask(peer, |peer| peer.held(column, sms, rounds));
+                ask(peer, |peer| peer.held(column, *sms, rounds));
                 progress.step(&format!("{sms} multiprocessors held"));
             }
+        }
+        let mut held = vec![Vec::new(); tenants.len()];
+        for samples in samples {
             for (held, samples) in held.iter_mut().zip(samples) {
                 held.push(Tail::median(samples));
             }

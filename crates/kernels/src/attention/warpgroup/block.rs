@@ -5,7 +5,7 @@ use super::WarpgroupArgs;
 use super::group::Work;
 use super::list::entry;
 use super::pair::Pair;
-use super::shape::{PIECE, WarpgroupShape};
+use super::shape::WarpgroupShape;
 use crate::attention::mask::{Blocks, MaskArgs};
 use crate::attention::meeting::Meeting;
 use crate::attention::order::HeaviestFirst;
@@ -326,6 +326,9 @@ impl<'p, 'k> Ends<'p, 'k> {
     /// warpgroups know it once that block has arrived. The bell is loaded a block earlier, between the
     /// copies of its keys and its values, and arrives while room for the values is waited for: to wait
     /// for the bell would hold up the copies, which are only two blocks ahead.
+    ///
+    /// The tile is left at the second look in a row that hears it, as that of a product: whoever rings launches its kernel a few
+    /// microseconds later, and a block that has left by then is followed by one of this launch, which has to leave again.
     fn copy_until_asked(
         &self,
         pause: &Pause<'k>,
@@ -335,13 +338,16 @@ impl<'p, 'k> Ends<'p, 'k> {
         let k = self.k;
         let number = k.var(blocks.begin).named("number");
         let (last, heard) = (k.var(false).named("last"), k.var(0u32).named("heard"));
+        let before = k.var(0u32).named("heard_before");
         k.while_(
             || blocks.has(number.get()) & !last.get(),
             || {
                 let next = number.get() + 1;
-                k.if_(blocks.ends_piece(PIECE, number.get()), || {
+                k.if_(blocks.ends_piece(self.shape.piece(), number.get()), || {
                     let done = done + (next - blocks.begin).cast::<u32>();
-                    last.set(pause.look(heard.get(), done));
+                    let twice = before.get().ne(0);
+                    before.set(heard.get());
+                    last.set(pause.look_if(heard.get(), twice, done));
                 });
                 copy(number.get(), &|| heard.set(pause.listen()));
                 number.set(next);
@@ -417,7 +423,7 @@ impl<'p, 'k> Ends<'p, 'k> {
         };
         match &self.pause {
             None => blocks.each_after_first(next),
-            Some(pause) => blocks.each_piece_after_first(PIECE, next, || pause.left()),
+            Some(pause) => blocks.each_piece_after_first(self.shape.piece(), next, || pause.left()),
         }
         // And the last: every arrival has been waited for.
         if let Some([first, _]) = self.turns {

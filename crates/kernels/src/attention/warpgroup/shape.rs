@@ -9,8 +9,8 @@ use std::fmt;
 
 /// Query rows of a warpgroup.
 pub(super) const GROUP_ROWS: u32 = 64;
-/// Blocks of keys, a power of two, between two looks at the bell: about 13 us on an H200.
-pub(super) const PIECE: i32 = 8;
+/// Blocks of keys at most, a power of two, between two looks at the bell: about 13 us on an H200.
+const LONGEST_PIECE: u32 = 8;
 
 /// What a kernel on warpgroups is built for, and how.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -77,6 +77,11 @@ pub struct Stay {
 }
 
 impl WarpgroupShape {
+    /// Blocks of keys between two looks at the bell: no fewer than stages that the thread that copies is ahead, and two.
+    pub(super) fn piece(&self) -> i32 {
+        (self.stages + 2).next_power_of_two() as i32
+    }
+
     /// The same for a scheduler to hand out tiles to. Blocks of one warpgroup, which are for blocks
     /// that stay, become blocks of two, and so do those of four, which share keys.
     #[must_use]
@@ -202,11 +207,11 @@ impl WarpgroupShape {
                 "tiles that can be left half done are taken one by one: no strips, no blocks that stay",
             ));
         }
-        if self.pausing && stages + 2 > PIECE as u32 {
+        if self.pausing && stages + 2 > LONGEST_PIECE {
             return Err(KernelError::unfit(format!(
                 "{stages} stages of tiles that can be left half done: {} at most, so that the thread \
-                 that copies is never a piece of {PIECE} blocks ahead",
-                PIECE - 2
+                 that copies is never a piece of {LONGEST_PIECE} blocks ahead",
+                LONGEST_PIECE - 2
             )));
         }
         if self.turns && groups != 2 {
