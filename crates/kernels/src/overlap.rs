@@ -23,3 +23,9 @@ pub(crate) fn overlap_early(k: &Kernel<'_>) {
     k.launch_dependents();
     wait(k);
 }
+
+/// Of how many tiles that take so many microseconds a block may leave once, in the mean: visitors that come 600 us apart find a block for
+/// each that leaves.
+pub(crate) fn tiles_a_leave(tile_time: f64) -> u32 {
+    (600.0 / tile_time.max(0.1)).clamp(1.0, 1000.0) as u32
+}

@@ -107,6 +107,13 @@ pub struct HiddenOn<'k> {
     pub(crate) resident: Val<'k, u32>,
 }
 
+impl<'k> HiddenOn<'k> {
+    /// How many clusters start with the tile of their own number where as many do as the GPU runs at a time.
+    pub(crate) fn first(&self) -> Val<'k, u32> {
+        self.resident.min(self.count)
+    }
+}
+
 const NUMBERS: [&str; 7] = [
     "heist_tiles_x",
     "heist_tiles_y",

@@ -38,6 +38,13 @@ pub(crate) struct Shape {
 }
 
 impl Shape {
+    /// Whether the first clusters of a relief grid, as many as the GPU runs at a time, start with the tile of their own number, and draw none: where
+    /// the launch begins before the one before has ended, a draw would be waited for behind that one's end.
+    pub(crate) fn numbers_first(&self) -> bool {
+        let alone = self.pause.is_none() && self.classes.is_none();
+        self.behind_prologue && self.claims_first() && self.grid == TicketGrid::Relief && alone
+    }
+
     /// Whether a cluster draws a ticket before its prologue.
     pub(crate) fn claims_first(&self) -> bool {
         self.source == TileSource::Ticket && self.grid != TicketGrid::Resident

@@ -75,17 +75,16 @@ pub(crate) enum Endings {
 }
 
 impl<'k> Tickets<'k> {
-    /// `starts` says that a cluster starts with the tile of its own number.
+    /// So many clusters start with the tile of their own number: the `first` ones.
     #[track_caller]
     pub(crate) fn new(
         k: &Kernel<'k>,
         counter: Ptr<'k, Global, u64>,
         tiles: Val<'k, u32>,
         [workers, resident]: [Val<'k, u32>; 2],
-        starts: bool,
+        first: Val<'k, u32>,
         endings: Endings,
     ) -> Tickets<'k> {
-        let first = if starts { workers } else { k.c(0) };
         Tickets {
             k: *k,
             counter,
@@ -96,7 +95,8 @@ impl<'k> Tickets<'k> {
             drawn: match endings {
                 Endings::Failed => Drawn::Fixed(k.var_written_first::<u32>().named("ticket")),
                 Endings::Any => Drawn::Any(k.var_written_first::<u64>().named("ticket")),
-                Endings::Relieved => Drawn::Relieved(k.var_written_first::<u64>().named("ticket")),
+                // A cluster that started with its number may retire before it has drawn: then it knows of nobody else that did.
+                Endings::Relieved => Drawn::Relieved(k.var(0u64).named("ticket")),
                 Endings::Swept => Drawn::Swept(k.var_written_first::<u32>().named("ticket")),
             },
         }

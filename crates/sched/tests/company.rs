@@ -99,9 +99,10 @@ fn pool(clc: bool, size: Size) -> Vec<Pooled> {
                 _ => TileSource::Ticket,
             };
             let loaded = (at + submit as usize) % 2 == 1 && source.asks();
-            let classes = at % 3 == 0 && source.asks();
             // Loaded, with and without classes.
             let roles = source == TileSource::Ticket && submit == Submit::Late && at % 4 == 0;
+            let behind = roles && at % 8 == 0;
+            let classes = at % 3 == 0 && source.asks() && !behind;
             let policy = match loaded {
                 true => format!("loaded: {text}"),
                 false => (*text).to_owned(),
@@ -122,7 +123,7 @@ fn pool(clc: bool, size: Size) -> Vec<Pooled> {
             if roles {
                 tiled = tiled.apart();
             }
-            if roles && at % 8 == 0 {
+            if behind {
                 tiled = tiled.behind_prologue();
             }
             if classes {
@@ -573,7 +574,7 @@ fn a_tile_that_is_left_is_queued_once_its_last_thread_has_saved_its_state() {
         sms: 2,
         ..Gpu::H200
     });
-    let pooled = pausing_in_roles("until-asked", 24);
+    let pooled = pausing_in_roles("until-asked", 24, true);
     // A multiprocessor has room for five.
     let plan = pooled.kernel.plan(10).expect("a launch");
     let own = Count {

@@ -15,6 +15,12 @@ pub(crate) fn state_words(tiling: &Tiling) -> u32 {
     tiling.rows * tiling.cols
 }
 
+/// Microseconds that a tile takes over so deep rows of operands, in bytes, on an H200.
+pub(crate) fn tile_time(tiling: &Tiling, depth: u32) -> f64 {
+    let halves = f64::from(depth) / 2.0;
+    f64::from(tiling.rows) * f64::from(tiling.cols) * halves / 2.9e6
+}
+
 /// How a tile is left half done.
 #[derive(Clone, Copy)]
 pub(crate) struct Pieces<'k> {

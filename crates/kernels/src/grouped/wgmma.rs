@@ -12,13 +12,14 @@ use super::tiles;
 use crate::error::KernelError;
 use crate::family::Target;
 use crate::gemm::gather::Gather;
-use crate::gemm::pieces::state_words;
+use crate::gemm::pieces::{state_words, tile_time};
 use crate::gemm::warpgroup::{Ends, Factors, Levels, Role, Side, ring};
 use crate::gemm::{
     Ahead, BlockScales, CopiedScales, Epilogue, Finish, Gated, Input, Major, Output, Placed,
     SCALE_BLOCK, Scales, Staged, Staging, Stored, Tiling, copying_registers, left, scale_maps,
 };
 use crate::job::{Step, buffer};
+use crate::overlap::tiles_a_leave;
 use heist_builder::{
     Arch, BuildError, E4m3, E5m2, Global, Kernel, On, Ptr, TensorMap, Val, WgmmaInput, WgmmaResult,
     bf16, f16, kernel_params,
@@ -477,6 +478,7 @@ pub(super) fn step(
         // Others were refused.
         _ => build::<bf16>(&form, problem.output, tiles, schedule, target.arch)?,
     };
+    let kernel = kernel.leaving(tiles_a_leave(tile_time(tiling, k * problem.input.bytes())));
     let launch = kernel.plan(target.resident(&kernel.built.launch, tiling.registers()))?;
     let (_, [a_len, b_len, d_len]) = places(problem);
     let [a, b] = maps(problem, [names.a, names.b], alike, &form.cut, tiling.depth);

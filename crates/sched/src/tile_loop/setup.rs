@@ -94,9 +94,12 @@ impl<'k> TileLoop<'k> {
         shape.behind_prologue && shape.claims_first() && shape.classes.is_none()
     }
 
-    /// Whether the block can't be among the first of its launch.
+    /// Whether the block can't be among the first of its launch, or has no tile of its own number where these have.
     fn comes_late(&self) -> Bool<'k> {
-        self.worker.ge(self.hidden.resident)
+        self.worker.ge(match self.shape.numbers_first() {
+            true => self.hidden.first(),
+            false => self.hidden.resident,
+        })
     }
 
     /// The same with its first tile, where that is drawn behind the prologue: nothing that blocks or launches share is touched before.
@@ -131,7 +134,9 @@ impl<'k> TileLoop<'k> {
 
     /// The tile of the block's own number, unless it has to be drawn.
     fn find_first(&self) {
-        if self.hurries() {
+        if self.shape.numbers_first() {
+            // Those that come late have drawn.
+        } else if self.hurries() {
             self.k.if_(!self.comes_late(), || self.claim());
         } else if self.shape.claims_first() {
             self.claim();
@@ -212,7 +217,11 @@ impl<'k> Setup<'_, 'k> {
                 self.control.counter(),
                 self.hidden.count,
                 [self.workers, self.hidden.resident],
-                shape.grid == TicketGrid::Resident,
+                match shape.grid {
+                    TicketGrid::Resident => self.workers,
+                    _ if shape.numbers_first() => self.hidden.first(),
+                    _ => k.c(0),
+                },
                 shape.endings(),
             )),
             _ => Asking::Nobody,

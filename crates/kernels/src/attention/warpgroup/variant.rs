@@ -14,6 +14,7 @@ use crate::built::built;
 use crate::family::{Target, Variant};
 use crate::job::buffer;
 use crate::overlap::overlap;
+use crate::overlap::tiles_a_leave;
 use crate::plan::{LaunchPlan, Purpose};
 use crate::{Job, KernelError, Step};
 use heist_builder::{Arch, BuildError, BuiltKernel, Feature, KernelSpec, With, bf16, f16};
@@ -58,10 +59,9 @@ fn build_staying<P: Parameters<WarpgroupArgs>>(
     })
 }
 
-/// Of how many tiles over so many keys a block may leave once, in the mean: two visitors in a millisecond meet every third tile of
-/// 16,384 keys, which takes 200 us.
-fn tiles_a_leave(keys: u32) -> u32 {
-    (32_768 / keys.max(1)).clamp(1, 8)
+/// Microseconds that a tile takes over so many keys, on an H200.
+fn tile_time(keys: u32) -> f64 {
+    f64::from(keys) * 200.0 / 16_384.0
 }
 
 fn build<P: Parameters<WarpgroupArgs>>(
@@ -364,7 +364,7 @@ fn step<P: Parameters<WarpgroupArgs>>(
             };
             // Names of policies that are not ours need not tell them apart.
             if schedule.policy.to_string() != "greedy" {
-                let kernel = build()?.leaving(tiles_a_leave(problem.longest().1));
+                let kernel = build()?.leaving(tiles_a_leave(tile_time(problem.longest().1)));
                 let tiles = kernel.plan_for(strips, resident(&kernel))?;
                 return Ok(Step::tiled(&kernel, &tiles, args));
             }

@@ -1,5 +1,6 @@
 //! From a problem and a [`Tiling`] to launches.
 
+use super::super::pieces::tile_time;
 use super::super::problem::{Gemm, Input, Output, Scales};
 use super::super::tail::Tail;
 use super::super::tiling::Tiling;
@@ -10,6 +11,7 @@ use super::form::{Form, Way, edges, element, extent, refusal, steps, tiles, unsh
 use crate::error::KernelError;
 use crate::family::Target;
 use crate::job::{Step, buffer};
+use crate::overlap::tiles_a_leave;
 use crate::plan::{LaunchPlan, Purpose};
 use heist_builder::{Arch, BuildError, E4m3, E5m2, Tf32, With, bf16, f16};
 use heist_launch::{Arg, BufferRef, Dim3, ElementType, TensorElement, TensorMap as Map};
@@ -29,6 +31,10 @@ pub(crate) fn plan(
     let form = fitting(problem, tiling, schedule, target)?;
     let tail = tail(problem, tiling, schedule, target)?;
     let kernel = kernel(problem, &form, tail.as_ref(), schedule, target.arch)?;
+    let kernel = kernel.leaving(tiles_a_leave(tile_time(
+        tiling,
+        problem.k * problem.input.bytes(),
+    )));
     let resident = target.resident(&kernel.built.launch, tiling.registers());
     let launch = kernel.plan(resident)?;
     let args = arguments(problem, &form, tail.as_ref());
