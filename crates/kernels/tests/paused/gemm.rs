@@ -114,18 +114,18 @@ fn groups_are_resumed_too() {
     assert!(saved > 0, "{saved} slots were used");
 }
 
-/// A large grid has a block for every eighth tile, beside those that run at a time.
+/// A large grid has a block for every so many tiles, the more the longer these take, beside those that run at a time.
 #[test]
 fn blocks_without_work_are_few() {
-    let problem = Gemm::new(4096, 4096, 2048, Input::F16, Output::F16, Layout::Nn);
-    let blocks = |text| {
-        job(&problem, "wgmma:128x256x64/4", text).steps[0]
-            .launch
-            .grid
-            .x
+    let blocks = |k, text| {
+        let problem = Gemm::new(4096, 4096, k, Input::F16, Output::F16, Layout::Nn);
+        let job = job(&problem, "wgmma:128x256x64/4", text);
+        job.steps[0].launch.grid.x
     };
-    assert_eq!(blocks(PAUSING), 2 + 512 / 8 + 2 * 2);
-    assert_eq!(blocks("ticket late pausing never"), 512 + 2 * 2);
+    // 23 us a tile, and 93.
+    assert_eq!(blocks(2048, PAUSING), 2 + 512 / 25 + 3);
+    assert_eq!(blocks(8192, PAUSING), 2 + 512 / 6 + 3);
+    assert_eq!(blocks(2048, "ticket late pausing never"), 512 + 3);
 }
 
 #[test]
