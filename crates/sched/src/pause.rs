@@ -46,7 +46,7 @@ use crate::channel::NONE;
 use crate::control::{CONTROL_WORDS, Control, Sweeper};
 use heist_builder::{Bool, Global, IntoVal, Kernel, Order, Ptr, Scope, SharedArray, Val, Var};
 
-/// Slots for each block that the GPU runs at a time.
+/// Slots, and blocks beyond those that [`grid`] says, for each block that the GPU runs at a time.
 const SPARE: u32 = 2;
 /// Of so many tiles a block may leave once, in the mean, unless the kernel says how many ([`TiledKernel::leaving`](crate::TiledKernel::leaving)).
 pub(crate) const TILES_A_LEAVE: u32 = 8;
@@ -63,8 +63,7 @@ pub(crate) fn grid(tiles: u32, resident: u32, stays: bool, tiles_a_leave: u32) -
             .min(tiles),
         false => tiles,
     };
-    // All may leave once, and half of them again.
-    first.saturating_add(resident.saturating_mul(3) / 2)
+    first.saturating_add(SPARE.saturating_mul(resident))
 }
 
 /// 32-bit words of a line of memory. Slots begin with one: warps save and restore whole lines.
@@ -667,9 +666,9 @@ mod tests {
     #[test]
     fn a_launch_has_blocks_for_those_that_leave_and_no_more() {
         // A block for every eighth tile, beside those that run at a time; never more than tiles.
-        assert_eq!(grid(2050, 132, true, 8), 132 + 256 + 198);
-        assert_eq!(grid(2050, 132, true, 2), 132 + 1025 + 198);
-        assert_eq!(grid(100, 132, true, 8), 100 + 198);
-        assert_eq!(grid(2050, 132, false, 8), 2050 + 198);
+        assert_eq!(grid(2050, 132, true, 8), 132 + 256 + 2 * 132);
+        assert_eq!(grid(2050, 132, true, 2), 132 + 1025 + 2 * 132);
+        assert_eq!(grid(100, 132, true, 8), 100 + 2 * 132);
+        assert_eq!(grid(2050, 132, false, 8), 2050 + 2 * 132);
     }
 }

@@ -123,9 +123,9 @@ fn blocks_without_work_are_few() {
         job.steps[0].launch.grid.x
     };
     // 23 us a tile, and 93.
-    assert_eq!(blocks(2048, PAUSING), 2 + 512 / 25 + 3);
-    assert_eq!(blocks(8192, PAUSING), 2 + 512 / 6 + 3);
-    assert_eq!(blocks(2048, "ticket late pausing never"), 512 + 3);
+    assert_eq!(blocks(2048, PAUSING), 2 + 512 / 25 + 2 * 2);
+    assert_eq!(blocks(8192, PAUSING), 2 + 512 / 6 + 2 * 2);
+    assert_eq!(blocks(2048, "ticket late pausing never"), 512 + 2 * 2);
 }
 
 #[test]
