@@ -103,6 +103,20 @@ fn warpgroups(all: &mut Vec<(Target, Job)>) {
     }
 }
 
+/// To leave a tile half done takes registers beside those that find its group.
+fn groups_that_pause(all: &mut Vec<(Target, Job)>) {
+    let arch = heist_builder::Arch::SM_90A;
+    let target = Target { arch, sms: 132 };
+    let pausing: Schedule = "ticket late pausing until-asked".parse().expect("one");
+    for scales in [Scales::None, Scales::Rows, Scales::Blocks] {
+        let groups = Grouped::rows(vec![1024; 8], 4096, 4096, Input::E4m3, Output::Bf16);
+        let groups = groups.scales(scales);
+        let variant = grouped::FAMILY.choose(None, &groups, target);
+        let job = variant.and_then(|it| it.job(&groups, Some(&pausing), target));
+        all.push((target, job.expect("its tiles can be left half done")));
+    }
+}
+
 /// Tile shapes on warpgroups, with the epilogue that takes the most registers, and
 /// with each way to store.
 fn tile_shapes(all: &mut Vec<(Target, Job)>) {
@@ -258,8 +272,10 @@ fn every_variant_on_every_architecture() {
     warpgroups(&mut all);
     tile_shapes(&mut all);
     assert!(all.len() > 40, "{} kernels", all.len());
+    let mut all = sample(all);
+    groups_that_pause(&mut all);
     let codes = MachineCodes::default();
-    let wrong: Vec<String> = parallel(&sample(all), |(target, job)| {
+    let wrong: Vec<String> = parallel(&all, |(target, job)| {
         let name = format!("{} for {}", job.name, target.arch);
         let (ptx, arch) = (job.steps[0].ptx(), target.arch.name());
         let cubin = match ptxas.assemble(&ptx, arch) {

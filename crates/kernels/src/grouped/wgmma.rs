@@ -267,7 +267,11 @@ fn build_typed<H: WgmmaInput, O: Stored>(
                 true => Role::Copies,
                 false => Role::Multiplies,
             };
-            let least = copying_registers(schedule);
+            // A tile with factors of rows that is left takes more; sums with scales of blocks have none to give.
+            let least = match schedule.pausing && form.scales == Scales::Rows {
+                true => copying_registers(schedule).max(64),
+                false => copying_registers(schedule),
+            };
             let begin = |copies| ends.move_registers(levels, role(copies), least);
             let moves: [&dyn Fn(bool); 2] = [&begin, &|_| ()];
             tiles.each_in_roles(ends.copies(), moves, |tile, copies| {
