@@ -437,14 +437,14 @@ impl<'k> Pause<'k> {
     /// was left, if one was, and else calls `ends`. All threads have saved their state.
     ///
     /// Whoever leaves a tile is not the last of its launch, so it counts itself without waiting for the answer, and its multiprocessor
-    /// is free the sooner. Nor does the count have to order anything: who goes on with the tile has seen all that this block wrote, and counts
-    /// itself later.
+    /// is free the sooner. It counts before the tile is queued: who takes the tile acquires the count with it, and counts itself later. The other
+    /// way round the last block could count before this one's count has arrived, and nobody would clear the words for the next launch.
     #[track_caller]
     pub(crate) fn queue_left_or(&self, sweeper: &Sweeper<'k>, ends: impl Fn()) {
         let slot = self.shared.at(LEFT).load();
         let leaves = || {
-            self.queue(slot);
             sweeper.count();
+            self.queue(slot);
         };
         self.k.if_else(slot.ne(0), leaves, ends);
     }

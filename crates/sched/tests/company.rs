@@ -566,6 +566,23 @@ impl Host for Ring {
     }
 }
 
+/// Who takes a tile that was left acquires the count of the block that left it. The simulator counts at once, so that the order is read
+/// from the text.
+#[test]
+fn a_block_that_leaves_a_tile_counts_itself_before_the_tile_is_queued() {
+    let text = pausing_in_roles("until-asked", 24, true).kernel.ptx();
+    let mut after = text.split("red.global.add.u64");
+    after.next();
+    let counts: Vec<&str> = after.collect();
+    assert!(!counts.is_empty(), "{text}");
+    for after in counts {
+        // The other way to end is a count that is waited for.
+        let (queued, ends) = (after.find("st.release.gpu"), after.find("atom.acq_rel"));
+        let queued = queued.expect("it is queued");
+        assert!(ends.is_none_or(|ends| queued < ends), "{text}");
+    }
+}
+
 /// The first tile is left while others are, and its state is saved long after theirs: blocks that come in between
 /// must not find it.
 #[test]
