@@ -545,8 +545,8 @@ pub fn staying(
 }
 
 /// How many of so many tiles of a sequence a block that stays does as one, under a causal mask: a long and a short one, or each for itself. Of one
-/// warpgroup, where several blocks share a multiprocessor and even out by themselves, each for itself was 1 to 12 in a hundred faster, but for
-/// three tiles (3 slower) and an even number from eight on (level to 2 slower): 16 shapes, heads of 64 and 128.
+/// warpgroup, where several blocks share a multiprocessor and even out by themselves, each for itself was 1 to 12% faster, but for
+/// three tiles (3% slower) and an even number from eight on (level to 2% slower): 16 shapes, heads of 64 and 128.
 fn causal_strip(shape: &WarpgroupShape, tiles: u32) -> u32 {
     let odd = !tiles.is_multiple_of(2);
     match shape.groups == 1 && tiles != 3 && (odd || tiles < 8) {

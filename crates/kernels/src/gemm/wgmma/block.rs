@@ -483,10 +483,9 @@ pub(crate) fn is_let_go(schedule: &Schedule) -> bool {
 
 /// Registers that a thread takes at least which copies: to interpret a policy, or to leave a tile, without spills.
 pub(crate) fn copying_registers(schedule: &Schedule) -> u32 {
-    match (schedule.policy.loaded(), schedule.pausing) {
-        (Some(_), _) => 56,
-        (None, true) => 56,
-        (None, false) => 0,
+    match schedule.policy.loaded().is_some() || schedule.pausing {
+        true => 56,
+        false => 0,
     }
 }
 
