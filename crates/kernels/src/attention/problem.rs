@@ -209,7 +209,7 @@ impl Problem {
         let fail = |why: String| Err(KernelError::unfit(why));
         if self.heads == 0 || self.kv_heads == 0 || !self.heads.is_multiple_of(self.kv_heads) {
             return fail(format!(
-                "{} query heads over {} key heads: the query heads must be a multiple of the key heads",
+                "{} query heads over {} key heads: there must be at least one of each, and the query heads a multiple of the key heads",
                 self.heads, self.kv_heads
             ));
         }

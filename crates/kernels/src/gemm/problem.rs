@@ -361,8 +361,8 @@ impl Gemm {
     pub fn check(&self) -> Result<(), KernelError> {
         if self.m == 0 || self.n == 0 || self.batch == 0 {
             return Err(KernelError::unfit(format!(
-                "{} results of {} x {} have no elements",
-                self.batch, self.m, self.n
+                "m={}, n={}, batch={}: a result with no elements; each must be at least 1",
+                self.m, self.n, self.batch
             )));
         }
         if self.batch > 1 && !matches!(self.scales, Scales::None | Scales::Tensor) {
