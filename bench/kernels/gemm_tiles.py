@@ -198,13 +198,16 @@ DTYPES = {
 }
 
 
-def inputs(problem, number):
+def inputs(problem, number, zeros=False):
+    """Operands and a result; of `zeros` nothing in the multipliers changes, so that power is not what limits the clock."""
     m, n, k = (problem[name] for name in "mnk")
     dtype, out = DTYPES[problem["input"]], DTYPES[problem["output"]]
     generator = torch.Generator("cuda").manual_seed(number)
-    make = lambda *shape: (
-        torch.rand(shape, generator=generator, device="cuda", dtype=torch.float32) * 2 - 1
-    ).to(dtype)
+
+    def make(*shape):
+        drawn = torch.rand(shape, generator=generator, device="cuda", dtype=torch.float32)
+        return (torch.zeros_like(drawn) if zeros else drawn * 2 - 1).to(dtype)
+
     return make(m, k), make(n, k), torch.empty(m, n, dtype=out, device="cuda")
 
 
@@ -256,8 +259,10 @@ def measure(problem, options, made, flush):
     m, n, k = (problem[name] for name in "mnk")
     bytes_ = DTYPES[problem["input"]].itemsize
     size = bytes_ * (m * k + n * k) + max(bytes_, 2) * m * n
-    count = 1 if options.hot else max(1, min(16, math.ceil(160e6 / size)))
-    sets = [inputs(problem, number) for number in range(count)]
+    # Those that come again all fit L2 together: where one set lies there is a matter of luck.
+    fitting = min(options.sets, int(30e6 / size))
+    count = max(1, fitting if options.hot else min(16, math.ceil(160e6 / size)))
+    sets = [inputs(problem, number, options.zeros) for number in range(count)]
     calls = options.hot or count
     a, b, d = sets[0]
     torch.backends.cuda.matmul.allow_tf32 = False
@@ -272,7 +277,7 @@ def measure(problem, options, made, flush):
     peers = [peer_of(problem, a, b, d, scales) for a, b, d in sets]
     try:
         found = peers[0]()
-        error = ((found.float() - reference).norm() / norm).item()
+        error = (found.float() - reference).norm().item() / max(norm.item(), 1e-30)
         work["cuBLAS"], notes["cuBLAS"] = graph_of(peers, calls), f"{error:.1e}"
         notes["cuBLAS"] += kernels(peers[0]) if options.names else ""
     except RuntimeError as failure:
@@ -311,7 +316,7 @@ def measure(problem, options, made, flush):
                     )
             if differ:
                 print(f"OTHER BITS {problem['name']} {name}: {differ} of {options.again} launches")
-            error = ((d.float() - reference).norm() / norm).item()
+            error = (d.float() - reference).norm().item() / max(norm.item(), 1e-30)
             first = d.clone()
             ours[0]()
             torch.cuda.synchronize()
@@ -328,11 +333,11 @@ def measure(problem, options, made, flush):
             print(f"{name}: {str(failure).splitlines()[0]}")
             torch.cuda.synchronize()
     same = lambda one, other: torch.equal(one.view(torch.uint8), other.view(torch.uint8))
-    if not all(map(same, sets[0], inputs(problem, 0)[:2])):
+    if not all(map(same, sets[0], inputs(problem, 0, options.zeros)[:2])):
         print(f"DAMAGED INPUTS {problem['name']}: its figures say nothing")
     del reference
     if options.sustained:
-        return sustained(work, options.rounds, calls, options.sustained), notes
+        return sustained(work, options.rounds, calls, options.sustained, notes), notes
     # The same operands again and again: what fits L2 is there.
     return timed(work, options.rounds, calls, None if options.hot else flush), notes
 
@@ -401,6 +406,8 @@ def measure_groups(problem, options, made, flush):
         torch.rand(shape, generator=generator, device="cuda", dtype=torch.float32) * 2 - 1
     ).to(torch.bfloat16)
     a, b = make(total, k), make(groups, n, k)
+    if options.zeros:
+        a.zero_(), b.zero_()
     d = torch.empty(total, n, dtype=torch.bfloat16, device="cuda")
     ends = torch.cumsum(torch.tensor(rows, dtype=torch.int32, device="cuda"), 0, dtype=torch.int32)
     work, notes, kept = {}, {}, []
@@ -411,7 +418,7 @@ def measure_groups(problem, options, made, flush):
         reference[begin : begin + count] = a[begin : begin + count].double() @ b[group].double().t()
         begin += count
     norm = reference.norm()
-    wrong = lambda found: ((found.float() - reference).norm() / norm).item()
+    wrong = lambda found: (found.float() - reference).norm().item() / max(norm.item(), 1e-30)
     work["cuBLAS"], notes["cuBLAS"] = graph_of([peer], 1), f"{wrong(peer()):.1e}"
     for arm in problem["arms"]:
         name = arm["name"]
@@ -442,6 +449,8 @@ def measure_groups(problem, options, made, flush):
         work[name] = graph_of([one], 1)
         kept.append(one)
     del reference
+    if options.sustained:
+        return sustained(work, options.rounds, 1, options.sustained, notes), notes
     return timed(work, options.rounds, 1, flush), notes
 
 
@@ -638,20 +647,56 @@ def measure_experts(problem, options, made, flush):
     return medians, notes
 
 
-def sustained(work, rounds, calls, milliseconds):
-    """Back to back, so long a sample: at full power."""
+class Meter:
+    """The GPU's counter of energy, its clock, and whether power is what limits that."""
+
+    POWER_CAP = 4
+
+    def __init__(self):
+        self.library = ctypes.CDLL("libnvidia-ml.so.1")
+        self.device = ctypes.c_void_p()
+        self.library.nvmlInit_v2()
+        self.library.nvmlDeviceGetHandleByIndex_v2(0, ctypes.byref(self.device))
+
+    def joules(self):
+        value = ctypes.c_ulonglong()
+        self.library.nvmlDeviceGetTotalEnergyConsumption(self.device, ctypes.byref(value))
+        return value.value / 1e3
+
+    def clock(self):
+        """Megahertz, and whether power limits them."""
+        value, reasons = ctypes.c_uint(), ctypes.c_ulonglong()
+        self.library.nvmlDeviceGetClockInfo(self.device, 1, ctypes.byref(value))
+        self.library.nvmlDeviceGetCurrentClocksThrottleReasons(self.device, ctypes.byref(reasons))
+        return value.value, bool(reasons.value & self.POWER_CAP)
+
+
+def sustained(work, rounds, calls, milliseconds, notes):
+    """Back to back, so long a sample: at full power. Notes the clock, and energy where samples are long enough for its counter."""
     times = {name: [] for name in work}
+    meter, used, clocks = Meter(), {name: [] for name in work}, {name: [] for name in work}
     start, end = torch.cuda.Event(enable_timing=True), torch.cuda.Event(enable_timing=True)
     once = timed(work, 1, calls, None)
     for _ in range(rounds):
         for name, one in work.items():
             count = max(1, round(milliseconds * 1e3 / (once[name] * calls)))
             start.record()
+            before, began = meter.joules(), time.time()
             for _ in range(count):
                 one()
             end.record()
-            end.synchronize()
+            while not end.query():
+                clocks[name].append(meter.clock())
+                time.sleep(0.002)
+            used[name].append((meter.joules() - before, time.time() - began))
             times[name].append(start.elapsed_time(end) * 1e3 / calls / count)
+    for name in work:
+        mean = statistics.mean(clock for clock, _ in clocks[name])
+        capped = statistics.mean(capped for _, capped in clocks[name])
+        notes[name] += f" {mean:.0f} MHz, limited by power {capped:.0%}"
+        if milliseconds >= 200:
+            joules, seconds = (sum(part) for part in zip(*used[name]))
+            notes[name] += f", {joules / seconds:.0f} W, {joules / seconds * statistics.median(times[name]) / 1e3:.1f} mJ"
     return {name: statistics.median(samples) for name, samples in times.items()}
 
 
@@ -687,6 +732,8 @@ def main():
     parser.add_argument("--apart", type=int, default=0, help="the first so many plans also without overlap")
     parser.add_argument("--sustained", type=float, default=0, help="milliseconds of calls back to back a sample, instead of cold ones")
     parser.add_argument("--hot", type=int, default=0, help="calls in a sample, over the same operands")
+    parser.add_argument("--sets", type=int, default=1, help="with --hot: so many sets of operands, as far as L2 has room for all")
+    parser.add_argument("--zeros", action="store_true", help="operands are zeros, which take little power")
     parser.add_argument("--names", action="store_true", help="tell which kernels the peer runs")
     parser.add_argument("--limit", type=float, default=1e9, help="seconds after which to stop")
     options = parser.parse_args()

@@ -4,6 +4,7 @@ use super::candidates::{FEW_WAVES, LARGE, SWAPPED_ROWS, candidates, in_pieces};
 use super::cost_model::{tiles, time, waves};
 use super::problem::Gemm;
 use super::tiling::{Cluster, Tiling};
+use super::wgmma;
 use crate::family::Target;
 use heist_sched::{AnyOrder, Grouped, Schedule, Submit, TileSource};
 
@@ -32,19 +33,19 @@ pub fn ranked(problem: &Gemm, target: Target) -> Vec<(f64, Tiling)> {
 /// Of how many tile shapes, the fastest whole ones, it is looked at whether to cut the last tiles.
 const CUT: usize = 4;
 
-/// The tiles that suit; `alone` says that blocks take tile after tile and nothing else decides ([`wgmma::takes_tile_after_tile`]).
-///
-/// [`wgmma::takes_tile_after_tile`]: super::wgmma::takes_tile_after_tile
-pub(crate) fn tiling(problem: &Gemm, target: Target, alone: bool) -> Tiling {
+/// The tiles that suit under a schedule, or under that of the problem's own.
+pub(crate) fn tiling(problem: &Gemm, schedule: Option<&Schedule>, target: Target) -> Tiling {
+    // Whether blocks take tile after tile and nothing else decides.
+    let after_tile = schedule.is_none_or(wgmma::takes_tile_after_tile);
+    let suits = |tiling: &Tiling| match schedule {
+        // Warps of a cluster have no loop each there: its blocks can't leave one by one.
+        Some(schedule) if wgmma::is_let_go(schedule) => tiling.cluster == Cluster::Alone,
+        _ => after_tile || meets(problem, tiling, target),
+    };
+    let holds =
+        |tiling: &Tiling| schedule.is_none_or(|schedule| wgmma::holds(problem, tiling, schedule));
     let mut ranked = ranked(problem, target).into_iter();
-    let best = ranked.find(|(_, tiling)| alone || meets(problem, tiling, target));
-    best.map_or(LARGE, |(_, tiling)| tiling)
-}
-
-/// Those that suit blocks that take tile after tile, each for itself.
-pub(crate) fn tiling_of_one(problem: &Gemm, target: Target) -> Tiling {
-    let mut ranked = ranked(problem, target).into_iter();
-    let best = ranked.find(|(_, tiling)| tiling.cluster == Cluster::Alone);
+    let best = ranked.find(|(_, tiling)| suits(tiling) && holds(tiling));
     best.map_or(LARGE, |(_, tiling)| tiling)
 }
 

@@ -119,7 +119,7 @@ impl Listing for GemmEntry {
                         return Ok(Some(blackwell::schedule(problem, None, target)));
                     }
                     name if name == Warpgroups.name() => {
-                        Some(choose::tiling(problem, target, true))
+                        Some(choose::tiling(problem, None, target))
                     }
                     name if name == LargeTiles.name() => Some(LARGE),
                     _ => None,

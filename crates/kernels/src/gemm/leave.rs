@@ -24,6 +24,9 @@ use heist_launch::Swizzle;
 /// Rows of accumulators that a warp has at a time.
 const WARP_ROWS: u32 = 16;
 
+/// Rows of the result whose C a thread asks for at a time, where operands are swapped: the assembler would ask for that of all rows at once, and spill.
+const TURNED_ROWS: u32 = 32;
+
 /// The staging buffers of a warp in shared memory.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Staging {
@@ -335,13 +338,13 @@ impl<'k> Staged<'k> {
         let (col, row) = (warp_col + (lane >> 2), (lane & 3) << 1);
         let blocks = self.shape.rows / 8;
         let parts = sums.blocks() as u32 / blocks;
+        let columns = [0, 1].map(|half: u32| TurnedColumn::new(&k, finish, col + half * 8, to));
         let words = |block: u32| {
             let sums = sums.block(block as usize).unwrap_or([k.c(0.0); 4]);
-            [0, 1].map(|half: u32| {
-                let done = [0, 1].map(|next: u32| {
-                    let sum = sums[(half * 2 + next) as usize];
-                    let place = [row + (block * 8 + next), col + half * 8];
-                    turned(&k, finish, sum, place, to)
+            let rows = [0, 1].map(|next: u32| row + (block * 8 + next));
+            [0, 1].map(|half: usize| {
+                let done = [0, 1].map(|next: usize| {
+                    columns[half].result(finish, sums[half * 2 + next], rows[next], to)
                 });
                 packed::<O>(&k, done).bitcast()
             })
@@ -355,6 +358,9 @@ impl<'k> Staged<'k> {
             self.free_buffer(self.shape.newer(part, parts));
             for pair in 0..blocks.div_ceil(2) {
                 let first = pair * 2;
+                if finish.adds && pair > 0 && (pair * 16).is_multiple_of(TURNED_ROWS) {
+                    k.sync_warp();
+                }
                 let [a, b] = words(part * blocks + first);
                 if first + 1 < blocks {
                     let [c, d] = words(part * blocks + first + 1);
@@ -428,31 +434,67 @@ fn packed<'k, O: Stored>(k: &Kernel<'k>, pair: [Val<'k, f32>; 2]) -> Val<'k, u32
     })
 }
 
-/// The result of one accumulator of a tile with swapped operands; `place` is its row and column
-/// from where `to` begins.
-fn turned<'k, O: Stored>(
+/// A column of a tile with swapped operands, of which a thread has sums in many rows: what is the same for all of them is read once.
+struct TurnedColumn<'k> {
+    k: Kernel<'k>,
+    /// From where `to` begins.
+    col: Val<'k, u32>,
+    scale: Option<Val<'k, f32>>,
+    bias: Option<Val<'k, f32>>,
+}
+
+impl<'k> TurnedColumn<'k> {
+    fn new<O: Stored>(
+        k: &Kernel<'k>,
+        finish: &Finish,
+        col: Val<'k, u32>,
+        to: &To<'k, O>,
+    ) -> TurnedColumn<'k> {
+        let inside = || to.cols.map_or(k.c(true), |cols| col.lt(cols));
+        let scale = to
+            .scales
+            .map(|scales| read_if(k, inside(), || scales.cols.at(col).load()));
+        let bias = finish
+            .bias
+            .then(|| read_if(k, inside(), || to.bias.at(col).load().cast::<f32>()));
+        TurnedColumn {
+            k: *k,
+            col,
+            scale,
+            bias,
+        }
+    }
+
+    /// The result of the accumulator in a row, likewise from where `to` begins.
+    fn result<O: Stored>(
+        &self,
+        finish: &Finish,
+        sum: Val<'k, f32>,
+        row: Val<'k, u32>,
+        to: &To<'k, O>,
+    ) -> Val<'k, f32> {
+        let (k, place) = (&self.k, [row, self.col]);
+        let of_row = to
+            .scales
+            .map(|scales| read_if(k, inside(place, to), || scales.rows.at(row).load()));
+        let scale = of_row.zip(self.scale).map(|(row, col)| row * col);
+        let at = || row.mul_add(to.pitch, self.col);
+        let c = finish
+            .adds
+            .then(|| read_if(k, inside(place, to), || to.c.at(at()).load().cast::<f32>()));
+        finish.single(k, sum, [scale, c, self.bias], to)
+    }
+}
+
+/// What `read` reads, or zero where nothing is to be read.
+fn read_if<'k>(
     k: &Kernel<'k>,
-    finish: &Finish,
-    sum: Val<'k, f32>,
-    [row, col]: [Val<'k, u32>; 2],
-    to: &To<'k, O>,
+    there: heist_builder::Bool<'k>,
+    read: impl Fn() -> Val<'k, f32>,
 ) -> Val<'k, f32> {
-    let read = |from: &dyn Fn() -> Val<'k, f32>| {
-        let value = k.var(0.0f32);
-        k.if_(inside([row, col], to), || value.set(from()));
-        value.get()
-    };
-    let at = || row.mul_add(to.pitch, col);
-    let scale = to
-        .scales
-        .map(|scales| read(&|| scales.rows.at(row).load() * scales.cols.at(col).load()));
-    let c = finish
-        .adds
-        .then(|| read(&|| to.c.at(at()).load().cast::<f32>()));
-    let bias = finish
-        .bias
-        .then(|| read(&|| to.bias.at(col).load().cast::<f32>()));
-    finish.single(k, sum, [scale, c, bias], to)
+    let value = k.var(0.0f32);
+    k.if_(there, || value.set(read()));
+    value.get()
 }
 
 fn inside<'k, O>([row, col]: [Val<'k, u32>; 2], to: &To<'k, O>) -> heist_builder::Bool<'k> {
@@ -469,10 +511,11 @@ pub(crate) fn store_turned<'k, O: Stored>(
     to: &To<'k, O>,
 ) {
     sums.rows(&|col, row, pairs| {
+        let column = TurnedColumn::new(k, finish, col, to);
         for (index, pair) in pairs.iter().enumerate() {
             for (next, sum) in pair.iter().enumerate() {
                 let place = [row + (index * 8 + next) as u32, col];
-                let value = turned(k, finish, *sum, place, to);
+                let value = column.result(finish, *sum, place[0], to);
                 k.if_(inside(place, to), || {
                     let at = place[0].mul_add(to.pitch, place[1]);
                     to.d.at(at).store(O::round(value));

@@ -16,6 +16,11 @@ pub(crate) const GROUP_ROWS: u32 = 64;
 const THREE_GROUPS: u32 = 3 * GROUP_ROWS;
 /// Registers that a thread takes besides its sums.
 const BESIDES: u32 = 36;
+/// The same where a tile can be left half done.
+const LEAVING: u32 = 32;
+/// As many more where C is added to twice 64 rows of a thread's: two addresses, and a panel's words in flight. With 20 tiles of 168 columns fit and those of 176 do not,
+/// as the assembler has it.
+const LEAVING_WITH_C: u32 = 20;
 /// The same where it adds up parts that are multiplied by scales from its stages, and nothing is read ahead.
 const COPIED: u32 = 30;
 
@@ -279,6 +284,18 @@ impl Tiling {
     pub(crate) fn parts(&self) -> u32 {
         let alone = self.rows / self.sharing() == GROUP_ROWS && self.depth == SPAN && !self.swapped;
         1 + u32::from(alone && self.sums() + self.cols + BESIDES <= self.most())
+    }
+
+    /// Whether a thread has registers to leave such a tile half done, where C is added or not, beside a warpgroup that copies and keeps this many at `least`.
+    pub(crate) fn can_be_left(&self, adds: bool, least: u32) -> bool {
+        let with_c = if adds && !self.keeps() {
+            LEAVING_WITH_C
+        } else {
+            0
+        };
+        let moved = self.movable().map(|moved| self.keeping(moved, least));
+        let most = moved.map_or(self.registers(), |moved| moved.multiplying);
+        self.sums() + LEAVING + with_c <= most
     }
 
     /// Registers that a thread that multiplies can have.

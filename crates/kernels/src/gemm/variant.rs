@@ -164,12 +164,7 @@ impl Variant for Warpgroups {
         target: Target,
     ) -> Result<LaunchPlan, KernelError> {
         problem.check()?;
-        let after_tile = schedule.is_none_or(wgmma::takes_tile_after_tile);
-        let mut tiling = match schedule.is_some_and(wgmma::is_let_go) {
-            // Warps of a cluster have no loop each there: its blocks can't leave one by one.
-            true => choose::tiling_of_one(problem, target),
-            false => choose::tiling(problem, target, after_tile),
-        };
+        let mut tiling = choose::tiling(problem, schedule, target);
         let alone = |schedule: &Schedule| {
             let dealt = schedule.source != TileSource::Direct;
             // Blocks of a cluster can't leave one by one, and those that share a depth have one tile.

@@ -6,7 +6,7 @@ use super::super::tail::Tail;
 use super::super::tiling::Tiling;
 use super::super::warpgroup::Matrices;
 use super::super::{scales, split};
-use super::block::{WgmmaArgs, build, in_roles};
+use super::block::{WgmmaArgs, build, copying_registers, in_roles};
 use super::form::{Form, Way, edges, element, extent, refusal, steps, tiles, unshared};
 use crate::error::KernelError;
 use crate::family::Target;
@@ -90,7 +90,18 @@ fn fitting(
             "tile shape {tiling}: two warpgroups have a tile each where a block takes tile after tile, so {schedule} is nothing for it"
         )));
     }
+    if !holds(problem, tiling, schedule) {
+        return Err(KernelError::unfit(format!(
+            "tile shape {tiling}: its sums, C and what it takes to leave a tile half done do not fit the registers"
+        )));
+    }
     Ok(form)
+}
+
+/// Whether a thread has registers for such tiles under a schedule: one that pauses takes some to leave a tile.
+pub(crate) fn holds(problem: &Gemm, tiling: &Tiling, schedule: &Schedule) -> bool {
+    let adds = problem.epilogue.beta != 0.0;
+    !schedule.pausing || tiling.can_be_left(adds, copying_registers(schedule))
 }
 
 /// The kernel of a form, for the problem's types.
