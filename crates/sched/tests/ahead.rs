@@ -14,6 +14,11 @@ use heist_sched::*;
 fn count(tiled: Tiled<Count>, arch: Arch, followed: bool) -> TiledKernel<Count> {
     let built = tiled.build(arch, |k, args, tiles| {
         let begun = k.var(0u32);
+        // A tile that there is not has no memory.
+        let touch = |number| {
+            args.runs.at(number).atomic_add(0u32);
+            number
+        };
         let body = |number, next: &dyn Fn()| {
             k.one_thread(|| {
                 let own = begun.get().eq(number + 1);
@@ -27,11 +32,11 @@ fn count(tiled: Tiled<Count>, arch: Arch, followed: bool) -> TiledKernel<Count> 
         match followed {
             true => tiles.each_followed(
                 |tile, next| body(tile.number(), next),
-                |tile| begun.set(tile.number() + 1),
+                |tile| begun.set(touch(tile.number()) + 1),
             ),
             false => tiles.each_ahead(
                 |tile| body(tile.number(), &|| ()),
-                |tile| begun.set(tile.number() + 1),
+                |tile| begun.set(touch(tile.number()) + 1),
             ),
         }
     });
@@ -39,7 +44,7 @@ fn count(tiled: Tiled<Count>, arch: Arch, followed: bool) -> TiledKernel<Count> 
 }
 
 #[test]
-fn the_next_tile_is_begun() {
+fn the_next_tile_is_begun_and_none_behind_the_last() {
     for (source, policy, cluster, unseen) in [
         // Of each block but the first tile.
         (TileSource::Ticket, "greedy", 1, 3),
@@ -151,11 +156,13 @@ fn each_role_runs_every_tile_once() {
     }
 }
 
-/// Only the first role has the interpreter; the others run what is sent, also where blocks are relieved.
+/// Only the first role has the interpreter; the others run what is sent, also where blocks are relieved. A policy that always asks
+/// counts its last draw behind the word that it sends.
 #[test]
-fn each_role_runs_every_tile_once_under_a_loaded_policy() {
+fn each_role_runs_every_tile_once_under_a_loaded_policy_and_the_counter_is_cleared() {
     for policy in ["greedy", "every(2)", "max-steals(3)", "never", "at-most(2)"] {
-        for (tiles, chaos) in [([8, 5, 1], false), ([90, 3, 1], true)] {
+        // The last one has a single block: its first failed draw is the last ending.
+        for (tiles, chaos) in [([8, 5, 1], false), ([90, 3, 1], true), ([1, 1, 1], false)] {
             let loaded = format!("loaded: {policy}").parse::<AnyPolicy>();
             let tiled = Tiled::<Count>::new("count", tiles)
                 .source(TileSource::Ticket)
@@ -171,6 +178,7 @@ fn each_role_runs_every_tile_once_under_a_loaded_policy() {
             let ran = run(&kernel, "sim:h200", 3, &settings, &policy);
             let once = ran.runs.iter().all(|&count| count == 101);
             assert!(once, "{policy}: {:?}", ran.runs);
+            assert!(ran.report.counter_is_zero, "{policy}: the counter");
         }
     }
     let early = Tiled::<Count>::new("count", [8, 5, 1])

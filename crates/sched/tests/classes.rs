@@ -2,6 +2,7 @@
 
 use heist_builder::{Arch, Global, kernel_params};
 use heist_launch::{Arg, BufferRef, Clock};
+use heist_run::company::Budget;
 use heist_run::{Device, Program, Settings};
 use heist_sched::*;
 use std::time::Duration;
@@ -79,6 +80,12 @@ fn run(policy: &str, classes: Classes, setting: Setting) -> Vec<(f64, f64)> {
         seed: setting.seed,
         chaos: setting.chaos,
         limit: Duration::from_secs(600),
+        // Whoever takes so much hangs.
+        budget: Budget {
+            warp_instructions: 10_000_000,
+            time_ns: 1_000_000_000,
+            ..Budget::default()
+        },
         ..Settings::default()
     };
     let entry = &kernel.built.launch.entry;

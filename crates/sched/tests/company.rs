@@ -9,7 +9,9 @@ use heist_builder::{Arch, BarrierSpec, Global, kernel_params};
 use heist_launch::{Arg, Arguments, BufferRef};
 use heist_ptx::arch::Gpu;
 use heist_run::Program;
-use heist_run::company::{Chaos, Checks, Device, Host, Options, Order, Reach, Stream, together};
+use heist_run::company::{
+    Budget, Chaos, Checks, Device, Host, Options, Order, Reach, Stream, together,
+};
 use heist_sched::program::PolicyMemory;
 use heist_sched::*;
 
@@ -21,6 +23,14 @@ kernel_params! {
 
 /// The number of the argument that holds the control words.
 const CONTROL: usize = 2;
+
+/// Whoever takes so much hangs.
+const BUDGET: Budget = Budget {
+    warp_instructions: 4_000_000,
+    memory: 4 << 30,
+    time_ns: 100_000_000,
+    wall_ms: 600_000,
+};
 
 struct Dice(u64);
 
@@ -438,6 +448,7 @@ fn one(
             Size::Large => Checks::ALL,
             Size::Small => Checks::FEWEST,
         },
+        budget: BUDGET,
         ..Options::default()
     };
     let mut host = Meddler {
@@ -612,6 +623,7 @@ fn a_tile_that_is_left_is_queued_once_its_last_thread_has_saved_its_state() {
         }];
         let options = Options {
             checks,
+            budget: BUDGET,
             ..Options::default()
         };
         let mut host = Ring {

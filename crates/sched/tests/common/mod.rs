@@ -2,6 +2,7 @@
 
 use heist_builder::{Arch, BuildError, Global, kernel_params};
 use heist_launch::{Arg, Dim3};
+use heist_run::company::Budget;
 use heist_run::{Device, DeviceName, Program, Settings};
 use heist_sched::*;
 use std::time::Duration;
@@ -89,6 +90,11 @@ pub(crate) fn run_on(
     // A busy machine is no reason to fail.
     let settings = Settings {
         limit: Duration::from_secs(600),
+        // Whoever takes so much hangs.
+        budget: Budget {
+            warp_instructions: 10_000_000 + 20_000 * tiles as u64,
+            ..Budget::default()
+        },
         ..settings.clone()
     };
     let execution = device

@@ -147,7 +147,11 @@ pub(crate) fn run_changed(
         } else {
             Chaos::NONE
         },
-        budget: Budget::default(),
+        // Whoever takes so much hangs.
+        budget: Budget {
+            warp_instructions: 10_000_000 + 20_000 * u64::from(setting.tiles),
+            ..Budget::default()
+        },
         ..Options::default()
     };
     let entry = &*kernel.built.launch.entry;

@@ -1,11 +1,13 @@
 //! What a bell says, and who leaves: a batch on one stream, a visitor of higher priority on another.
 
 use heist_builder::{Arch, Global, kernel_params};
-use heist_launch::Arg;
+use heist_launch::{Arg, Clock, Dim3};
 use heist_ptx::arch::Gpu;
 use heist_run::Program;
-use heist_run::company::{Device, Host, Options, Order, Reach, Stream, together};
-use heist_sched::{BELL_BYTES, Bell, Schedule, TileSource, Tiled, TiledKernel};
+use heist_run::company::{Budget, Checks, Device, Host, Options, Order, Reach, Stream, together};
+use heist_sched::{
+    BELL_BYTES, Bell, LaunchReport, Schedule, TileSource, Tiled, TiledKernel, TraceDevice, Watch,
+};
 
 kernel_params! {
     /// How often each tile ran and, behind that, how often one was left half done, how many steps were done, and how many
@@ -22,6 +24,25 @@ const COMES: u64 = 100_000;
 const BATCH: usize = 0;
 const VISITOR: usize = 1;
 
+/// Whoever takes so much hangs.
+fn bounded() -> Options {
+    let budget = Budget {
+        warp_instructions: 4_000_000,
+        time_ns: 100_000_000,
+        ..Budget::default()
+    };
+    // What one thread is to store no other stores too.
+    let checks = Checks {
+        same_value: true,
+        ..Checks::ALL
+    };
+    Options {
+        budget,
+        checks,
+        ..Options::default()
+    }
+}
+
 /// What bodies do about the bell.
 #[derive(Clone, Copy)]
 enum Body {
@@ -35,8 +56,20 @@ enum Body {
 
 /// A multiprocessor has room for one block of each.
 fn kernel(schedule: &Schedule, tiles: u32, steps: u32, does: Body) -> TiledKernel<Count> {
+    watched(Watch::Off, schedule, tiles, steps, does)
+}
+
+/// The same, traced or not.
+fn watched(
+    watch: Watch,
+    schedule: &Schedule,
+    tiles: u32,
+    steps: u32,
+    does: Body,
+) -> TiledKernel<Count> {
     let tiled = Tiled::<Count>::new("count", tiles)
         .schedule(schedule)
+        .watch(watch)
         .state(0)
         .block(32);
     tiled
@@ -244,7 +277,7 @@ fn visits(
         silent: false,
         rings: 0,
     };
-    let ran = together(&device, &streams, &Options::default(), &mut ringer)
+    let ran = together(&device, &streams, &bounded(), &mut ringer)
         .unwrap_or_else(|found| panic!("{found:?}"));
     let found = &ran[BATCH][0].report.diagnostics;
     assert!(found.is_empty(), "{found:#?}");
@@ -456,12 +489,11 @@ impl Host for Twice {
 
 /// Two blocks at a time and four slots. Both are left early; the longest goes on, and keeps its slot, while the other one ends.
 /// The next block to come is the fifth: the slot that it tries first is that of the longest.
-#[test]
-fn a_block_whose_first_slot_is_taken_leaves_its_tile_in_another() {
+fn rung_twice(watch: Watch) -> LaunchReport {
     const LONGEST: u32 = 60;
     const SHORTER: u32 = 15;
     let schedule = "ticket late pausing never".parse().expect("a schedule");
-    let kernel = kernel(&schedule, 4, LONGEST, Body::Looks);
+    let kernel = watched(watch, &schedule, 4, LONGEST, Body::Looks);
     let plan = kernel.plan(2).expect("a launch");
     let own = Count {
         runs: Arg::in_out(&[0u32; 7]),
@@ -489,7 +521,7 @@ fn a_block_whose_first_slot_is_taken_leaves_its_tile_in_another() {
         sms: 2,
         ..Gpu::H200
     });
-    let ran = together(&device, &streams, &Options::default(), &mut host)
+    let ran = together(&device, &streams, &bounded(), &mut host)
         .unwrap_or_else(|found| panic!("{found:?}"));
     let report = &ran[BATCH][0].report;
     assert!(report.diagnostics.is_empty(), "{:#?}", report.diagnostics);
@@ -497,4 +529,128 @@ fn a_block_whose_first_slot_is_taken_leaves_its_tile_in_another() {
     let runs = runs.and_then(|runs| runs.to_vec::<u32>()).expect("words");
     let steps = 4 * LONGEST - 6 * SHORTER;
     assert_eq!(runs[..6], [1, 1, 1, 1, 4, steps]);
+    let place = TraceDevice {
+        device: "a simulated one".to_owned(),
+        sms: 2,
+        clock: Clock::Modelled,
+    };
+    kernel
+        .report(&plan, &report.outcome, &place)
+        .expect("a report")
+}
+
+#[test]
+fn a_block_whose_first_slot_is_taken_leaves_its_tile_in_another() {
+    rung_twice(Watch::Off);
+}
+
+#[test]
+fn a_tile_is_recorded_where_it_ends_and_not_where_it_is_left() {
+    let trace = rung_twice(Watch::Trace).trace.expect("a trace");
+    assert_eq!(trace.miscounted_tiles(Dim3::from(4)), []);
+}
+
+/// Rings for all from then on.
+struct Always {
+    control: usize,
+    at: u64,
+}
+
+impl Host for Always {
+    fn next(&self) -> Option<u64> {
+        (self.at < u64::MAX).then_some(self.at)
+    }
+    fn act(&mut self, _: u64, reach: &mut dyn Reach) {
+        let word = Bell::All.word().to_le_bytes();
+        let rang = reach.write(BATCH, self.control, BELL_BYTES as usize, &word);
+        assert!(rang, "the batch has not begun");
+        self.at = u64::MAX;
+    }
+}
+
+/// Three blocks at a time and two slots. The first leaves its tile in the first slot, the fourth ends it and begins another. Then the
+/// third, whose slot is the first too, and the fourth leave theirs, and a visitor keeps both waiting.
+#[test]
+fn a_block_that_has_ended_a_tile_from_a_slot_keeps_nothing_of_the_slot() {
+    const STEPS: u32 = 30;
+    let schedule = "ticket late pausing greedy".parse::<Schedule>();
+    let tiled = Tiled::<Count>::new("count", 9)
+        .schedule(&schedule.expect("a schedule"))
+        .state(0)
+        .block(32);
+    let batch = tiled.build(Arch::SM_90A, |k, args, tiles| {
+        k.shared::<u8>("room", 200 << 10);
+        let pause = tiles.pause().expect("it pauses");
+        let (had, block) = (k.var(0u32), k.block().x);
+        tiles.each(|tile| {
+            let (step, left) = (k.var(pause.from()), k.var(false));
+            had.set(had.get() + 1);
+            k.while_(
+                || step.get().lt(STEPS) & !left.get(),
+                || {
+                    k.nanosleep(STEP_NS);
+                    step.set(step.get() + 1);
+                    let leaves = |number, tile, at| {
+                        block.eq(number) & had.get().eq(tile) & step.get().eq(at)
+                    };
+                    let may = leaves(0u32, 1u32, 25u32) | leaves(2, 2, 8) | leaves(3, 2, 8);
+                    k.one_thread(|| {
+                        let _ = pause.look_if(pause.listen(), may, step.get());
+                    });
+                    k.sync();
+                    left.set(pause.left());
+                    k.sync();
+                },
+            );
+            k.one_thread(|| {
+                let at = left.get().select(args.tiles, tile.x);
+                args.runs.at(at).atomic_add(1u32);
+            });
+        })
+    });
+    let batch = batch.expect("a kernel").leaving(1);
+    let visitor = Schedule::new(TileSource::Direct);
+    let visitor = kernel(&visitor, 2, 2 * STEPS, Body::Deaf);
+    // As if one block ran at a time: fewer slots.
+    let plans = [batch.plan(1).expect("it"), visitor.plan(3).expect("it")];
+    let own = |tiles: u32| Count {
+        runs: Arg::in_out(&vec![0u32; tiles as usize + 3]),
+        tiles,
+        longer: 0,
+    };
+    let arguments = [
+        batch.arguments(&plans[0], own(9)),
+        visitor.arguments(&plans[1], own(2)),
+    ];
+    let programs =
+        [&batch, &visitor].map(|kernel| Program::from_module("count.ptx", &kernel.built.module));
+    let streams: Vec<Stream<'_>> = [(0, 0), (-5, 64_000)]
+        .into_iter()
+        .enumerate()
+        .map(|(at, (priority, not_before))| Stream {
+            priority,
+            orders: vec![Order {
+                program: programs[at].simulated().expect("a kernel"),
+                entry: "count",
+                launch: &plans[at].launch,
+                arguments: &arguments[at],
+                not_before,
+            }],
+        })
+        .collect();
+    let mut host = Always {
+        control: batch.readout(&plans[0]).control(),
+        at: 20_000,
+    };
+    let device = Device::of(Gpu {
+        sms: 3,
+        ..Gpu::H200
+    });
+    let ran = together(&device, &streams, &bounded(), &mut host)
+        .unwrap_or_else(|found| panic!("{found:?}"));
+    let report = &ran[BATCH][0].report;
+    assert!(report.diagnostics.is_empty(), "{:#?}", report.diagnostics);
+    let runs = batch.output(&report.outcome, "runs");
+    let runs = runs.and_then(|runs| runs.to_vec::<u32>()).expect("words");
+    assert_eq!(runs[..10], [1, 1, 1, 1, 1, 1, 1, 1, 1, 3]);
 }

@@ -2,6 +2,7 @@
 
 use heist_builder::{Arch, BuildError, Global, Scope, kernel_params};
 use heist_launch::{Arg, BufferRef, Clock, DecisionKind, Dim3, Outcome, TileOrigin, Time, Trace};
+use heist_run::company::Budget;
 use heist_run::{Device, Program, Settings};
 use heist_sched::*;
 use std::collections::{BTreeMap, BTreeSet};
@@ -212,6 +213,12 @@ pub(crate) fn run_rung(policy: AnyPolicy, setting: Setting, rung: Option<Rung>) 
         chaos: setting.chaos,
         // A busy machine is no reason to fail.
         limit: Duration::from_secs(600),
+        // Whoever takes so much hangs.
+        budget: Budget {
+            warp_instructions: 10_000_000,
+            time_ns: 1_000_000_000,
+            ..Budget::default()
+        },
         ..Settings::default()
     };
     let entry = &kernel.built.launch.entry;
