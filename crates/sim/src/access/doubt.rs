@@ -655,3 +655,18 @@ fn report(cx: &mut Cx<'_>, lanes: Mask, origin: Origin) {
     });
     cx.fragment.pc = here;
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::collections::BTreeSet;
+
+    #[test]
+    fn what_an_undefined_byte_might_be_differs_by_register_and_byte() {
+        for trial in [2, 3] {
+            let places = (0..4).flat_map(|register| (0..4).map(move |byte| (register, byte)));
+            let tried = places.map(|(register, byte)| other_value(trial, register, byte));
+            assert_eq!(tried.collect::<BTreeSet<u8>>().len(), 16, "{trial}");
+        }
+    }
+}

@@ -119,7 +119,7 @@ impl Warp {
                         .chain(fragment.joins[shared..].iter().copied())
                     {
                         if let Some(join) = self.joins.get_mut(join as usize) {
-                            join.members &= !fragment.mask & !one.mask;
+                            join.members &= !one.mask;
                         }
                     }
                 }

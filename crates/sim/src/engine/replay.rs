@@ -246,9 +246,7 @@ impl Replay<'_> {
                 order.extend(members.map(|(place, &member)| (member, at, place)));
             }
         }
-        if due.len() > 1 {
-            order.sort_unstable();
-        }
+        order.sort_unstable();
         for &(_, at, place) in order.iter() {
             for new in 0..self.groups[at].new.len() {
                 self.give(at, new, place, time);

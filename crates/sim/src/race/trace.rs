@@ -479,6 +479,29 @@ mod tests {
     }
 
     #[test]
+    fn a_finding_names_the_first_byte_of_a_cell() {
+        let trace = Trace {
+            agent: 0,
+            clock: 1,
+            write: true,
+            kind: AccessKind::Plain,
+            shift: 2,
+            first: 64,
+            bytes: 0xff0 << 64,
+            cells: 0b110,
+            lanes: [0; 32],
+            crowds: None,
+            pc: 0,
+            pcs: None,
+            carried: 0,
+            observers: Vec::new(),
+        };
+        let mut bytes = Vec::new();
+        trace.each(u128::MAX, &mut |seen| bytes.push(seen.byte));
+        assert_eq!(bytes, [68, 72]);
+    }
+
+    #[test]
     fn a_cell_that_two_lanes_touch_is_of_several() {
         let mut lanes: [u8; 32] = std::array::from_fn(|cell| cell as u8);
         let mut new = lanes;
