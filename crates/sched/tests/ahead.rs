@@ -49,6 +49,8 @@ fn the_next_tile_is_begun_and_none_behind_the_last() {
         // Of each block but the first tile.
         (TileSource::Ticket, "greedy", 1, 3),
         (TileSource::Ticket, "every(2)", 1, 3),
+        (TileSource::Ticket, "loaded: greedy", 1, 3),
+        (TileSource::Ticket, "loaded: every(2)", 1, 3),
         (TileSource::Static, "greedy", 1, 3),
         (TileSource::Direct, "greedy", 1, 40),
         // Each block of a cluster begins its own.
@@ -188,6 +190,42 @@ fn each_role_runs_every_tile_once_under_a_loaded_policy_and_the_counter_is_clear
         .block(64);
     let error = count_in_roles(early.apart()).expect_err("it is asked before the tile");
     assert!(error.to_string().contains("late"), "{error}");
+}
+
+/// Where one thread of a warp decides, or begins a tile, the warp meets before it goes on: the assembler does not find that place by
+/// itself, and results do not show it. So this reads the text.
+#[test]
+fn a_warp_meets_behind_the_thread_that_decides() {
+    let tiled = |source, policy: &str, submit| {
+        Tiled::<Count>::new("count", [8, 5, 1])
+            .source(source)
+            .policy(policy.parse::<AnyPolicy>().expect("a policy"))
+            .submit(submit)
+            .ticket_grid(TicketGrid::Resident)
+            .block(64)
+    };
+    let met = |text: &str, what: &str| assert!(text.contains("bar.warp.sync"), "{what}: {text}");
+    for (source, policy) in [
+        (TileSource::Static, "greedy"),
+        (TileSource::Ticket, "greedy"),
+        (TileSource::Ticket, "loaded: greedy"),
+    ] {
+        let text = count(tiled(source, policy, Submit::Late), Arch::SM_90A, false).ptx();
+        let (_, behind) = text.split_once("end of the tile").expect("a tile");
+        met(behind.split("bar.sync").next().unwrap_or(""), policy);
+    }
+    for submit in [Submit::Early, Submit::Late] {
+        let tiled = tiled(TileSource::Ticket, "every(2)", submit).apart();
+        let text = count_in_roles(tiled).expect("a kernel").ptx();
+        let (before, behind) = text.split_once("the tile").expect("a tile");
+        if submit == Submit::Early {
+            met(before.rsplit("atom.").next().unwrap_or(""), "before");
+        }
+        // What was decided is sent, and then awaited.
+        let mut sent = behind.split("mbarrier.arrive").skip(1);
+        let awaited = sent.next().and_then(|text| text.split("try_wait").next());
+        met(awaited.unwrap_or(""), "behind");
+    }
 }
 
 #[test]

@@ -1,10 +1,12 @@
 //! What a bell says, and who leaves: a batch on one stream, a visitor of higher priority on another.
 
 use heist_builder::{Arch, Global, kernel_params};
-use heist_launch::{Arg, Clock, Dim3};
+use heist_launch::{Arg, Clock, DecisionKind, Dim3};
 use heist_ptx::arch::Gpu;
 use heist_run::Program;
-use heist_run::company::{Budget, Checks, Device, Host, Options, Order, Reach, Stream, together};
+use heist_run::company::{
+    Budget, Checks, Device, Host, Options, Order, Reach, Silent, Stream, together,
+};
 use heist_sched::{
     BELL_BYTES, Bell, LaunchReport, Schedule, TileSource, Tiled, TiledKernel, TraceDevice, Watch,
 };
@@ -40,6 +42,15 @@ fn bounded() -> Options {
         budget,
         checks,
         ..Options::default()
+    }
+}
+
+/// Where traces are from.
+fn place(sms: u32) -> TraceDevice {
+    TraceDevice {
+        device: "a simulated one".to_owned(),
+        sms,
+        clock: Clock::Modelled,
     }
 }
 
@@ -457,6 +468,45 @@ fn never_leaves_after_one_tile_where_tiles_may_be_left() {
     }
 }
 
+/// Three blocks run at a time where one was expected, so that the last block to come finds more tiles than blocks that are still to come.
+#[test]
+fn never_is_overruled_where_no_block_would_come_for_the_rest() {
+    let schedule = "ticket late pausing never".parse().expect("a schedule");
+    let kernel = watched(Watch::Trace, &schedule, 9, 2, Body::Deaf);
+    let plan = kernel.plan(1).expect("a launch");
+    let own = Count {
+        runs: Arg::in_out(&[0u32; 12]),
+        tiles: 9,
+        longer: 0,
+    };
+    let arguments = kernel.arguments(&plan, own);
+    let program = Program::from_module("count.ptx", &kernel.built.module);
+    let streams = [Stream {
+        priority: 0,
+        orders: vec![Order {
+            program: program.simulated().expect("a kernel"),
+            entry: "count",
+            launch: &plan.launch,
+            arguments: &arguments,
+            not_before: 0,
+        }],
+    }];
+    let device = Device::of(Gpu {
+        sms: 3,
+        ..Gpu::H200
+    });
+    let ran = together(&device, &streams, &bounded(), &mut Silent)
+        .unwrap_or_else(|found| panic!("{found:?}"));
+    let report = &ran[BATCH][0].report;
+    assert!(report.diagnostics.is_empty(), "{:#?}", report.diagnostics);
+    let report = kernel.report(&plan, &report.outcome, &place(3));
+    let trace = report.expect("a report").trace.expect("a trace");
+    assert_eq!(trace.miscounted_tiles(Dim3::from(9)), []);
+    let overruled = trace.decisions.iter();
+    let overruled = overruled.filter(|one| one.kind == DecisionKind::Overruled);
+    assert_eq!(overruled.count(), 1);
+}
+
 /// Rings for all until two tiles were left, and once more, for a step, when the second tile has ended.
 struct Twice {
     control: usize,
@@ -529,13 +579,8 @@ fn rung_twice(watch: Watch) -> LaunchReport {
     let runs = runs.and_then(|runs| runs.to_vec::<u32>()).expect("words");
     let steps = 4 * LONGEST - 6 * SHORTER;
     assert_eq!(runs[..6], [1, 1, 1, 1, 4, steps]);
-    let place = TraceDevice {
-        device: "a simulated one".to_owned(),
-        sms: 2,
-        clock: Clock::Modelled,
-    };
     kernel
-        .report(&plan, &report.outcome, &place)
+        .report(&plan, &report.outcome, &place(2))
         .expect("a report")
 }
 
