@@ -88,6 +88,8 @@ pub(crate) struct Setting {
 /// What a launch left.
 pub(crate) struct Left {
     pub(crate) report: LaunchReport,
+    /// Instructions of warps.
+    pub(crate) instructions: u64,
 }
 
 /// Runs it; that every tile ran exactly once, that the launch's memory is as the next one
@@ -187,7 +189,10 @@ pub(crate) fn run_changed(
     };
     let report = kernel.report(&plan, outcome, &place).expect("a report");
     assert!(report.counter_is_zero, "{what}");
-    Left { report }
+    Left {
+        report,
+        instructions: ran.report.stats.warp_instructions,
+    }
 }
 
 /// Both sources that ask, both moments.
