@@ -186,6 +186,8 @@ struct Seen {
     visit: u64,
     /// How long the batch took.
     batch: u64,
+    /// Instructions of its warps.
+    instructions: u64,
 }
 
 /// How many tiles a batch has, how many steps each has more than the one before, and what bodies do.
@@ -307,6 +309,7 @@ fn visits(
         came,
         visit: took(VISITOR),
         batch: took(BATCH),
+        instructions: ran[BATCH][0].report.stats.warp_instructions,
     }
 }
 
@@ -466,6 +469,55 @@ fn never_leaves_after_one_tile_where_tiles_may_be_left() {
         let seen = visited_at_work(even(TILES, does), "never", Bell::Silent, COMES, 1);
         assert_eq!((seen.left, seen.came), (0, TILES));
     }
+}
+
+/// Blocks that come for nothing come one after the other, and those that look at the bell do so at every step: neither tries what the words
+/// that it loads anyway say to be in vain. By instructions of warps.
+#[test]
+fn who_comes_or_looks_in_vain_touches_nothing() {
+    let schedule = "ticket late pausing greedy".parse().expect("a schedule");
+    let alone = |leaving| {
+        let kernel = kernel(&schedule, TILES, STEPS, Body::Deaf).leaving(leaving);
+        let plan = kernel.plan(SMS).expect("a launch");
+        let own = Count {
+            runs: Arg::in_out(&[0u32; TILES as usize + 3]),
+            tiles: TILES,
+            longer: 0,
+        };
+        let arguments = kernel.arguments(&plan, own);
+        let program = Program::from_module("count.ptx", &kernel.built.module);
+        let streams = [Stream {
+            priority: 0,
+            orders: vec![Order {
+                program: program.simulated().expect("a kernel"),
+                entry: "count",
+                launch: &plan.launch,
+                arguments: &arguments,
+                not_before: 0,
+            }],
+        }];
+        let device = Device::of(Gpu {
+            sms: SMS,
+            ..Gpu::H200
+        });
+        let ran = together(&device, &streams, &bounded(), &mut Silent)
+            .unwrap_or_else(|found| panic!("{found:?}"));
+        let stats = &ran[BATCH][0].report.stats;
+        (stats.warp_instructions, stats.blocks)
+    };
+    let (more, fewer) = (alone(1), alone(8));
+    let (cost, blocks) = (more.0 - fewer.0, more.1 - fewer.1);
+    assert_eq!(blocks, 29);
+    // 121 each.
+    assert!(cost < blocks * 125, "{}", cost / blocks);
+    let looks = |bell| {
+        let (batch, bell) = (even(TILES, Body::Looks), (bell, Until::Ended));
+        company(batch, "greedy", bell, COMES + 1_000, (1, 0)).instructions
+    };
+    // One leaves, and the others look as often as the visitor has steps: 11 instructions each, with what the one does.
+    let cost = looks(Bell::For(1)) - looks(Bell::Silent);
+    let looks = u64::from((SMS - 1) * STEPS);
+    assert!(cost < looks * 20, "{}", cost / looks);
 }
 
 /// Three blocks run at a time where one was expected, so that the last block to come finds more tiles than blocks that are still to come.
