@@ -65,6 +65,14 @@ impl Cases {
             };
             self.dealt(&problem, parts, 1);
         }
+        // Lengths on the device, and more parts than a block combines: the last of 9 is alone, in the block that the next tile begins in.
+        for (page_size, blocks, tiles) in [(Some(16), 19, [1, 16, 18]), (None, 21, [9, 1, 10])] {
+            let mut problem = Problem::ragged(vec![(1, 1)], 2, 64);
+            (problem.kv_heads, problem.page_size) = (1, page_size);
+            let stage = decode_shape(&problem, self.target).keys;
+            problem.lengths = Lengths::Each(tiles.map(|blocks| (1, stage * blocks - 3)).into());
+            self.dealt(&problem, blocks, 1);
+        }
     }
 
     /// Keys and values that are one row: the shape that models have and narrower ones, one tile of a sequence and several, one

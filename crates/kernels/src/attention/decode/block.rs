@@ -3,7 +3,7 @@
 
 use super::DecodeArgs;
 use super::append;
-use super::combine::{Parts, by_last_block};
+use super::combine::{Level, Parts, by_last_block};
 use super::rows::{Rows, prefetch_queries, scales};
 use super::shape::{Combine, DecodeShape, PANEL, Spec, Storage};
 use super::work::{Part, Work};
@@ -13,8 +13,8 @@ use crate::attention::problem::Layout;
 use crate::attention::score::Scores;
 use crate::overlap::overlap;
 use heist_builder::{
-    Bool, BulkConsumer, BulkPipeline, BulkProducer, Kernel, Landing, On, Order, Scope, SharedTile,
-    TileSpec, Val, f16,
+    Bool, BulkConsumer, BulkPipeline, BulkProducer, Global, Kernel, Landing, On, Order, Ptr, Scope,
+    SharedTile, TileSpec, Val, f16,
 };
 use std::ops::Range;
 
@@ -149,8 +149,13 @@ impl<'k, M: Element> Block<'_, 'k, M> {
         if self.is_tall() {
             k.give_registers(REGISTERS[0]);
         }
+        if self.is_tall() && shape.ragged() {
+            k.if_(warp.ge(shape.warps + shape.copiers()), || {
+                self.prefetch_all_queries()
+            });
+        }
         for number in 0..shape.copiers() {
-            let own = k.lane().eq(0) & warp.eq(shape.warps + number);
+            let own = shape.asks(warp, shape.warps + number);
             k.if_(own, || {
                 let copies = Copies {
                     k,
@@ -162,13 +167,28 @@ impl<'k, M: Element> Block<'_, 'k, M> {
                 self.work.each_part(at, self.begin, |part| {
                     copies.part(part);
                     if shape.merges_in_stage() {
-                        copies.fill.lend();
+                        copies.alone(|| copies.fill.lend());
                     }
                 });
-                copies.fill.drain();
+                copies.alone(|| copies.fill.drain());
             });
         }
         k.sync_warp();
+    }
+
+    /// In the warps of all blocks that nothing else is to do for: the queries of all sequences come into the L2 cache. Asked for behind the copies, they
+    /// would wait for as long as these take, and products that take as long as their copies do not catch up.
+    fn prefetch_all_queries(&self) {
+        let Block { k, shape, args, .. } = *self;
+        let first = 32 * (shape.warps + shape.copiers());
+        let each = shape.threads() - first;
+        let line = k.block().x * each + (k.thread_index() - first);
+        // A line of 128 bytes has 64 elements.
+        let element = line.mul_wide(64u32);
+        let rows = args.q_starts.at(args.sequences).load_readonly();
+        k.if_(element.lt(rows.mul_wide(args.q_row)), || {
+            args.q.at(element).prefetch();
+        });
     }
 
     /// In the warps that multiply: the results of all parts.
@@ -251,7 +271,8 @@ pub(super) fn slot<'k>(part: &Part<'k>, begin: Val<'k, u32>, block: Val<'k, u32>
 }
 
 /// Counts the parts of a tile that are written. The block that writes the last one
-/// combines them, and sets the counter back for the next launch.
+/// combines them, and sets the counter back for the next launch. Where lengths are on the device a tile may have
+/// many parts: then the last of every few combines these, and the last of those what they have.
 pub(super) fn combine_if_last<'k, T: Element>(
     k: &Kernel<'k>,
     shape: &DecodeShape,
@@ -262,19 +283,35 @@ pub(super) fn combine_if_last<'k, T: Element>(
 ) {
     let parts = Parts::of(part, share);
     let written = k.shared::<u32>("written", 1);
-    let counter = args.counters.at(parts.block);
-    k.if_(k.thread_index().eq(0), || {
-        // What the block wrote before the meeting is seen by who sees the count, and by whom that one meets.
-        let before = counter.atomic_add_with(Order::AcquireRelease, Scope::Gpu, 1u32);
-        written.at(0).store(before);
+    // Whether the block that counts here is the last.
+    let count = |level: &Level<'k>| {
+        let counter = args.counters.at(level.counter);
+        k.if_(k.thread_index().eq(0), || {
+            // What the block wrote before the meeting is seen by who sees the count, and by whom that one meets.
+            let before = counter.atomic_add_with(Order::AcquireRelease, Scope::Gpu, 1u32);
+            written.at(0).store(before);
+        });
+        meeting.meet();
+        let last = (written.at(0).load() + 1).eq(level.parts.count);
+        k.if_(last, || {
+            by_last_block::<T>(k, shape, args, part, level);
+            k.if_(k.thread_index().eq(0), || counter.store(0u32));
+        });
+        meeting.meet();
+        last
+    };
+    if !shape.ragged() {
+        count(&Level::only(parts));
+        return;
+    }
+    let (counts, second) = (k.var(true), k.var(false));
+    k.loop_(|flow| {
+        flow.break_unless(counts.get());
+        let level = parts.level(second.get(), k.block().x, args.blocks);
+        let last = count(&level);
+        counts.set(last & !level.is_last);
+        second.set(true);
     });
-    meeting.meet();
-    let last = (written.at(0).load() + 1).eq(parts.count);
-    k.if_(last, || {
-        by_last_block::<T>(k, shape, args, part, share);
-        k.if_(k.thread_index().eq(0), || counter.store(0u32));
-    });
-    meeting.meet();
 }
 
 /// Goes through the stages of a part.
@@ -342,7 +379,22 @@ fn clear_values<'k>(
     });
 }
 
-/// The thread that asks for copies.
+impl DecodeShape {
+    /// Whether copies look their pages up, which all threads of a warp do.
+    fn looks_up(&self) -> bool {
+        matches!(self.storage, Storage::Paged(_))
+    }
+
+    /// Who runs the copies that are warp `number`'s: its first thread, or all of them where pages are looked up.
+    pub(super) fn asks<'k>(&self, warp: Val<'k, u32>, number: u32) -> Bool<'k> {
+        match self.looks_up() {
+            true => warp.eq(number),
+            false => warp.kernel().lane().eq(0) & warp.eq(number),
+        }
+    }
+}
+
+/// Who asks for copies.
 pub(super) struct Copies<'a, 'p, 'k> {
     pub(super) k: Kernel<'k>,
     pub(super) shape: &'a DecodeShape,
@@ -353,6 +405,14 @@ pub(super) struct Copies<'a, 'p, 'k> {
 }
 
 impl<'k> Copies<'_, '_, 'k> {
+    /// In the one thread of these that asks for copies.
+    pub(super) fn alone(&self, ask: impl Fn()) {
+        match self.shape.looks_up() {
+            true => self.k.if_(self.k.lane().eq(0), ask),
+            false => ask(),
+        }
+    }
+
     /// Asks for the key blocks of a part and their values.
     pub(super) fn part(&self, part: &Part<'k>) {
         let (k, keys) = (self.k, self.shape.keys);
@@ -368,30 +428,41 @@ impl<'k> Copies<'_, '_, 'k> {
                 self.stage(part, |_| (row, None));
             });
         };
-        // The pages of a stage are looked up while the stage before is waited for.
-        let table = self
-            .args
-            .pages
-            .at(part.sequence.number.mul_wide(self.args.table_row));
-        let last = (part.sequence.keys.max(1) - 1) / size;
-        let look_up = |key: Val<'k, u32>, at: u32| {
-            let page = (key + at * self.shape.copied_rows()) / size;
-            table.at(page.min(last)).load_readonly()
+        let pages = Pages {
+            table: self
+                .args
+                .pages
+                .at(part.sequence.number.mul_wide(self.args.table_row)),
+            last: (part.sequence.keys.max(1) - 1) / size,
         };
         let own = self.own_copies();
-        let begin = part.sequence.key(first, keys);
-        let ahead: Vec<_> = own.clone().map(|at| k.var(look_up(begin, at))).collect();
-        k.for_step(first, end, keys, |at| {
-            let key = part.sequence.key(at, keys);
-            let next = part.sequence.key(at + keys, keys);
-            let pages: Vec<_> = ahead.iter().map(|page| page.get()).collect();
-            for (at, page) in own.clone().zip(&ahead) {
-                page.set(look_up(next, at));
-            }
-            self.stage(part, |at| {
-                let row = key + at * self.shape.copied_rows();
-                (row % size, Some(pages[(at - own.start) as usize]))
+        // A stage has pages of one line alone: as many as divide a line.
+        let stage = |key: Val<'k, u32>, line: Val<'k, u32>| {
+            let page = |at| line.shuffle_from((key / size + at) % LINE);
+            let pages: Vec<_> = own.clone().map(page).collect();
+            self.alone(|| {
+                self.stage(part, |at| {
+                    let row = key + at * self.shape.copied_rows();
+                    (row % size, Some(pages[(at - own.start) as usize]))
+                });
             });
+        };
+        if part.sequence.jumps() {
+            // Behind the keys of a prefix comes a window: which line is next is not known.
+            return k.for_step(first, end, keys, |at| {
+                let key = part.sequence.key(at, keys);
+                stage(key, pages.load(key / (LINE * size)));
+            });
+        }
+        let (at, next) = (k.var(first), k.var(pages.load(first / (LINE * size))));
+        k.loop_(|flow| {
+            flow.break_unless(at.get().lt(end));
+            let number = at.get() / (LINE * size) + 1;
+            let line = next.get();
+            next.set(pages.load(number));
+            let last = (number * (LINE * size)).min(end);
+            k.for_step(at.get(), last, keys, |key| stage(key, line));
+            at.set(last);
         });
     }
 
@@ -448,5 +519,24 @@ impl<'k> Copies<'_, '_, 'k> {
                 }
             }
         });
+    }
+}
+
+/// Entries of a line of a page table: one for each lane.
+const LINE: u32 = 32;
+
+/// The page table of a sequence, of which a warp reads lines: one while the pages of the line before it are copied. Keys that stream through the L2
+/// cache drive the table out of it, so that an entry takes as long to come as the keys that were asked for before it: several stages.
+struct Pages<'k> {
+    table: Ptr<'k, Global, u32>,
+    /// The last page that has keys.
+    last: Val<'k, u32>,
+}
+
+impl<'k> Pages<'k> {
+    /// This lane's entry of a line.
+    fn load(&self, line: Val<'k, u32>) -> Val<'k, u32> {
+        let page = (line * LINE + line.kernel().lane()).min(self.last);
+        self.table.at(page).load_readonly()
     }
 }

@@ -11,7 +11,7 @@ use crate::attention::problem::Output;
 use crate::attention::score::Scores;
 use crate::attention::softmax::NO_LEVEL;
 use crate::overlap::wait;
-use heist_builder::{Bool, Group, Kernel, On, Val, Var};
+use heist_builder::{Bool, Kernel, On, Val, Var};
 use std::f32::consts::{LN_2, LOG2_E};
 
 /// Warps of a block of the launch, which is one row of a tile's.
@@ -57,9 +57,8 @@ pub(super) fn emit<'k, T: Element>(
         k.if_(goes_on & part.has(args, row), || {
             let parts = Parts::of(&part, work.share);
             let (lane, warp) = (k.lane(), k.warp());
-            let highest = parts.highest(k, shape, args, row);
             let sums = Sums::new(k, shape);
-            parts.add_up(k, shape, args, row, highest, (warp, WARPS), &sums);
+            parts.add_up(k, shape, args, row, (warp, WARPS), &sums);
             // Each warp has every fourth part; the first one adds up the four sums.
             let words = sums.all().count() as u32;
             let memory = k.shared::<f32>("sums", WARPS * words * 32);
@@ -69,11 +68,21 @@ pub(super) fn emit<'k, T: Element>(
             }
             k.sync();
             k.if_(warp.eq(0), || {
-                for (index, sum) in sums.all().enumerate() {
-                    let each = (0..WARPS).map(|warp| mine(k.c(warp)).at(32 * index).load());
-                    sum.set(each.reduce(|a, b| a + b).unwrap_or(k.c(0.0)));
+                let of = |warp: u32, index: u32| mine(k.c(warp)).at(32 * index).load();
+                let levels: Vec<_> = (0..WARPS).map(|warp| of(warp, 0)).collect();
+                let level = levels
+                    .iter()
+                    .fold(k.c(NO_LEVEL), |most, one| most.max(*one));
+                let weights: Vec<_> = levels.iter().map(|one| weight(*one, level)).collect();
+                sums.level.set(level);
+                for (index, sum) in (1..).zip(sums.added()) {
+                    let none = k.c(0.0f32);
+                    let each = (0..WARPS).zip(&weights);
+                    sum.set(each.fold(none, |sum, (warp, weight)| {
+                        of(warp, index).mul_add(*weight, sum)
+                    }));
                 }
-                sums.store::<T>(k, shape, args, &part, row, highest);
+                sums.store::<T>(k, shape, args, &part, row);
             });
         });
     });
@@ -95,9 +104,9 @@ pub(super) fn by_last_block<'k, T: Element>(
     shape: &DecodeShape,
     args: &DecodeArgs<On<'k>>,
     part: &Part<'k>,
-    share: Val<'k, u32>,
+    level: &Level<'k>,
 ) {
-    let parts = Parts::of(part, share);
+    let parts = &level.parts;
     let rows = part.rows(args.group).min(shape.head_rows());
     let total = rows * (shape.heads * (shape.value_dim / 4));
     let threads = 32 * shape.consumers();
@@ -109,7 +118,7 @@ pub(super) fn by_last_block<'k, T: Element>(
                 .map(|at| Four::place(shape, part, (first + at * threads).min(total - 1), rows))
                 .collect();
             let load = |first: Val<'k, u32>| -> Vec<_> {
-                let load = |place| Four::load(shape, args, &parts, place, (first, at_once));
+                let load = |place| Four::load(shape, args, parts, place, (first, at_once));
                 places.iter().map(|&place| load(place)).collect()
             };
             let sums: Vec<Four<'k>> = match looped {
@@ -129,7 +138,14 @@ pub(super) fn by_last_block<'k, T: Element>(
                 let index = first + at * threads;
                 k.if_(index.lt(total), || {
                     let place = Four::place(shape, part, index, rows);
-                    four.store::<T>(shape, args, part, place);
+                    match level.to {
+                        None => four.store::<T>(shape, args, part, place),
+                        Some(to) => k.if_else(
+                            level.is_last,
+                            || four.store::<T>(shape, args, part, place),
+                            || four.keep(shape, args, to, place),
+                        ),
+                    }
                 });
             }
         });
@@ -195,7 +211,7 @@ impl<'k> Four<'k> {
             .fold(k.c(NO_LEVEL), |most, (lse, _)| most.max(*lse));
         let (mut total, mut sums) = (none(), [(); 4].map(|()| none()));
         for (lse, four) in loaded {
-            let weight = ((*lse - level) * LOG2_E).exp2_approx();
+            let weight = weight(*lse, level);
             total = total + weight;
             for (sum, value) in sums.iter_mut().zip(four) {
                 *sum = value.mul_add(weight, *sum);
@@ -207,7 +223,7 @@ impl<'k> Four<'k> {
     /// The sums of both.
     fn and(&self, other: &Four<'k>) -> Four<'k> {
         let level = self.level.max(other.level);
-        let [own, others] = [self, other].map(|four| ((four.level - level) * LOG2_E).exp2_approx());
+        let [own, others] = [self, other].map(|four| weight(four.level, level));
         let join = |a: Val<'k, f32>, b: Val<'k, f32>| b.mul_add(others, a * own);
         Four {
             level,
@@ -233,6 +249,31 @@ impl<'k> Four<'k> {
         }
     }
 
+    /// What the weights are divided by, and the log-sum-exp.
+    fn normalised(&self) -> ([Val<'k, f32>; 4], Val<'k, f32>) {
+        let total = self.total;
+        let factor = total.gt(0.0).select(total.recip_approx(), 0.0);
+        let log_sum = self.level + total.log2_approx() * LN_2;
+        (self.sums.map(|sum| sum * factor), log_sum)
+    }
+
+    /// Writes them as a part, in slot `to`.
+    fn keep(
+        &self,
+        shape: &DecodeShape,
+        args: &DecodeArgs<On<'k>>,
+        to: Val<'k, u32>,
+        [row, col]: [Val<'k, u32>; 2],
+    ) {
+        let (four, log_sum) = self.normalised();
+        let number = to * shape.rows() + row;
+        row.kernel().if_(col.eq(0), || {
+            args.partial_lse.at(number).store(log_sum);
+        });
+        let to = args.partial.at(number.mul_wide(shape.value_dim)).at(col);
+        to.store_vec(four);
+    }
+
     /// Writes the results, and the row's log-sum-exp with its first ones.
     fn store<T: Element>(
         &self,
@@ -242,13 +283,10 @@ impl<'k> Four<'k> {
         [row, col]: [Val<'k, u32>; 2],
     ) {
         let (to, lse) = part.result(args, row);
-        let total = self.total;
-        let factor = total.gt(0.0).select(total.recip_approx(), 0.0);
-        total.kernel().if_(col.eq(0), || {
-            let log_sum = self.level + total.log2_approx() * LN_2;
+        let (four, log_sum) = self.normalised();
+        row.kernel().if_(col.eq(0), || {
             args.lse.at(lse).store(log_sum);
         });
-        let four = self.sums.map(|sum| sum * factor);
         match shape.output {
             Output::Same => {
                 let pairs = [(0, 1), (2, 3)].map(|(a, b)| Val::pack_as::<T>(four[a], four[b]));
@@ -260,6 +298,36 @@ impl<'k> Four<'k> {
     }
 }
 
+/// Parts of a tile that a block combines by itself at the most, where lengths are on the device.
+pub(super) const TOGETHER: u32 = 8;
+
+/// Slots of a block for its parts, and counters, in the numbers of blocks: of the first parts of a tile, of what is combined of many, and of
+/// parts behind the first ones.
+pub(super) const SLOTS: u32 = 2;
+pub(super) const COUNTERS: u32 = 3;
+
+/// What a block combines when it is the last of those that count it.
+pub(super) struct Level<'k> {
+    pub(super) parts: Parts<'k>,
+    pub(super) counter: Val<'k, u32>,
+    /// Whether that is the whole tile.
+    pub(super) is_last: Bool<'k>,
+    /// The slot that it goes to else.
+    to: Option<Val<'k, u32>>,
+}
+
+impl<'k> Level<'k> {
+    /// All parts of a tile.
+    pub(super) fn only(parts: Parts<'k>) -> Level<'k> {
+        Level {
+            counter: parts.block,
+            is_last: parts.block.kernel().c(true),
+            to: None,
+            parts,
+        }
+    }
+}
+
 /// The parts of a tile.
 pub(super) struct Parts<'k> {
     /// The first block that has one.
@@ -267,6 +335,8 @@ pub(super) struct Parts<'k> {
     /// The slot of the first part; every other is the one that its share begins with.
     first: Val<'k, u32>,
     pub(super) count: Val<'k, u32>,
+    /// Where parts are several blocks apart: how many, and the slot of a part in the first block.
+    apart: Option<[Val<'k, u32>; 2]>,
 }
 
 impl<'k> Parts<'k> {
@@ -275,64 +345,121 @@ impl<'k> Parts<'k> {
         let last = (part.tile_unit + part.sequence.blocks - 1) / share;
         Parts {
             block,
-            first: block * 2 + part.tile_unit.ne(block * share).to_u32(),
+            first: block * SLOTS + part.tile_unit.ne(block * share).to_u32(),
             count: last - block + 1,
+            apart: None,
+        }
+    }
+
+    /// What block `own` combines when it is the last: of many parts its [`TOGETHER`] first, and then what comes of all of these, in slots behind those
+    /// of all parts.
+    pub(super) fn level(
+        &self,
+        second: Bool<'k>,
+        own: Val<'k, u32>,
+        blocks: Val<'k, u32>,
+    ) -> Level<'k> {
+        let many = self.count.gt(TOGETHER);
+        let before = (own - self.block) / TOGETHER * TOGETHER;
+        let before = many.select(before, 0);
+        let some = (self.count - before).min(TOGETHER);
+        let ahead = before.ne(0);
+        let (block, all) = (self.block + before, self.count.div_ceil(TOGETHER));
+        let first = ahead.select(block * SLOTS, self.first);
+        let behind = blocks * SLOTS;
+        Level {
+            counter: second.select(self.block + blocks, block + ahead.select(blocks * 2, 0)),
+            is_last: second | !many,
+            to: Some(first + behind),
+            parts: Parts {
+                block: second.select(self.block, block),
+                first: second.select(self.first + behind, first),
+                count: second.select(all, some),
+                apart: Some([second.select(TOGETHER, 1), second.select(behind, 0)]),
+            },
         }
     }
 
     /// The number of a part's row among all partial rows.
     fn number(&self, shape: &DecodeShape, part: Val<'k, u32>, row: Val<'k, u32>) -> Val<'k, u32> {
-        let later = (self.block + part) * 2;
+        let later = match self.apart {
+            None => (self.block + part) * SLOTS,
+            Some([blocks, from]) => (self.block + part * blocks) * SLOTS + from,
+        };
         part.eq(0).select(self.first, later) * shape.rows() + row
     }
 
-    /// The largest log-sum-exp of a row's parts.
-    fn highest(
-        &self,
-        k: &Kernel<'k>,
-        shape: &DecodeShape,
-        args: &DecodeArgs<On<'k>>,
-        row: Val<'k, u32>,
-    ) -> Val<'k, f32> {
-        let highest = k.var(NO_LEVEL);
-        k.for_step(k.lane(), self.count, 32u32, |part| {
-            let lse = args.partial_lse.at(self.number(shape, part, row)).load();
-            highest.update(|highest| highest.max(lse));
-        });
-        highest.get().group_max(Group::Warp)
-    }
-
-    /// Adds up parts `from`, `from + step` and so on of a row, in this order.
-    #[allow(clippy::too_many_arguments)] // a row and a share of its parts
+    /// Adds up parts `from`, `from + step` and so on of a row, in this order. As many as there are, or as there are registers for, are on their way at
+    /// a time, with their log-sum-exps.
     fn add_up(
         &self,
         k: &Kernel<'k>,
         shape: &DecodeShape,
         args: &DecodeArgs<On<'k>>,
         row: Val<'k, u32>,
-        highest: Val<'k, f32>,
         (from, step): (Val<'k, u32>, u32),
         sums: &Sums<'k>,
     ) {
+        let most = (16 / sums.pairs.len() as u32).clamp(2, 8);
+        let by = |at_once| self.add_up_by(k, shape, args, row, (from, step), sums, at_once);
+        k.if_else(
+            self.count.le(step),
+            || by(1),
+            || {
+                k.if_else(
+                    self.count.le(step * (most / 2)),
+                    || by(most / 2),
+                    || by(most),
+                )
+            },
+        );
+    }
+
+    #[allow(clippy::too_many_arguments)] // a row and a share of its parts
+    fn add_up_by(
+        &self,
+        k: &Kernel<'k>,
+        shape: &DecodeShape,
+        args: &DecodeArgs<On<'k>>,
+        row: Val<'k, u32>,
+        (from, step): (Val<'k, u32>, u32),
+        sums: &Sums<'k>,
+        at_once: u32,
+    ) {
         let own = (self.count + (step - 1) - from) / step;
-        k.for_unrolled::<4>(0u32, own, |index| {
-            let number = self.number(shape, index * step + from, row);
-            let lse = args.partial_lse.at(number).load();
-            let weight = ((lse - highest) * LOG2_E).exp2_approx();
-            sums.total.update(|total| total + weight);
-            let from = args
-                .partial
-                .at(number.mul_wide(shape.value_dim))
-                .at(k.lane() * 2);
-            for (trip, pair) in (0..).zip(&sums.pairs) {
-                k.if_(inside(k, shape, trip), || {
-                    for (sum, value) in pair.iter().zip(from.at(64 * trip).load_vec::<2>()) {
-                        sum.update(|sum| value.mul_add(weight, sum));
-                    }
-                });
+        k.for_step(0u32, own, at_once, |first| {
+            let load = |at: u32| {
+                let here = first + at;
+                let number = self.number(shape, here.min(own - 1) * step + from, row);
+                let lse = args.partial_lse.at(number).load();
+                let lse = here.lt(own).select(lse, f32::NEG_INFINITY);
+                let from = args.partial.at(number.mul_wide(shape.value_dim));
+                let trips = 0..sums.pairs.len() as u32;
+                let pairs = trips.map(|trip| from.at(Sums::col(k, shape, trip)).load_vec::<2>());
+                (lse, pairs.collect::<Vec<_>>())
+            };
+            let loaded: Vec<_> = (0..at_once).map(load).collect();
+            let before = sums.level.get();
+            let level = loaded.iter().fold(before, |most, (lse, _)| most.max(*lse));
+            sums.level.set(level);
+            let kept = weight(before, level);
+            for sum in sums.added() {
+                sum.update(|sum| sum * kept);
+            }
+            for (lse, pairs) in &loaded {
+                let weight = weight(*lse, level);
+                sums.total.update(|total| total + weight);
+                for (sum, value) in sums.pairs.iter().flatten().zip(pairs.iter().flatten()) {
+                    sum.update(|sum| value.mul_add(weight, sum));
+                }
             }
         });
     }
+}
+
+/// What numbers above one level count above another.
+fn weight<'k>(from: Val<'k, f32>, to: Val<'k, f32>) -> Val<'k, f32> {
+    ((from - to) * LOG2_E).exp2_approx()
 }
 
 /// Whether this lane's elements of a trip over a row, 64 each, are inside of it.
@@ -340,8 +467,9 @@ fn inside<'k>(k: &Kernel<'k>, shape: &DecodeShape, trip: u32) -> Bool<'k> {
     k.c(64 * (trip + 1) <= shape.value_dim) | (k.lane() * 2 + 64 * trip).lt(shape.value_dim)
 }
 
-/// A row that is added up: two elements of every 64 a lane, and the weights.
+/// A row that is added up: two elements of every 64 a lane, and the weights, above a level.
 struct Sums<'k> {
+    level: Var<'k, f32>,
     pairs: Vec<[Var<'k, f32>; 2]>,
     total: Var<'k, f32>,
 }
@@ -351,13 +479,28 @@ impl<'k> Sums<'k> {
         let zero = || k.var(0.0f32);
         let trips = shape.value_dim.div_ceil(64);
         Sums {
+            level: k.var(NO_LEVEL),
             pairs: (0..trips).map(|_| [zero(), zero()]).collect(),
             total: zero(),
         }
     }
 
-    fn all(&self) -> impl Iterator<Item = Var<'k, f32>> {
+    /// This lane's first element of a trip over a row; past its end the last ones, which nobody stores.
+    fn col(k: &Kernel<'k>, shape: &DecodeShape, trip: u32) -> Val<'k, u32> {
+        let col = k.lane() * 2 + 64 * trip;
+        match 64 * (trip + 1) <= shape.value_dim {
+            true => col,
+            false => col.min(shape.value_dim - 2),
+        }
+    }
+
+    /// What is added: all but the level.
+    fn added(&self) -> impl Iterator<Item = Var<'k, f32>> {
         self.pairs.iter().flatten().copied().chain([self.total])
+    }
+
+    fn all(&self) -> impl Iterator<Item = Var<'k, f32>> {
+        [self.level].into_iter().chain(self.added())
     }
 
     /// Normalises, and writes the row's results and its log-sum-exp.
@@ -368,13 +511,12 @@ impl<'k> Sums<'k> {
         args: &DecodeArgs<On<'k>>,
         part: &Part<'k>,
         row: Val<'k, u32>,
-        highest: Val<'k, f32>,
     ) {
         let (to, lse) = part.result(args, row);
         let total = self.total.get();
         let factor = total.gt(0.0).select(total.recip_approx(), 0.0);
         k.if_(k.lane().eq(0), || {
-            let log_sum = highest + total.log2_approx() * LN_2;
+            let log_sum = self.level.get() + total.log2_approx() * LN_2;
             args.lse.at(lse).store(log_sum);
         });
         for (trip, pair) in (0..).zip(&self.pairs) {

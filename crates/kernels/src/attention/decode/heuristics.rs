@@ -17,7 +17,7 @@
 //!   begins, and a late one costs less.
 //! * **Shares**: see [`decode_grid`].
 
-use super::combine::fours;
+use super::combine::{TOGETHER, fours};
 use super::shape::{Appended, Appender, Combine, DecodeShape, Grid, Storage};
 use crate::attention::cache::Cache;
 use crate::attention::problem::{Lengths, Mask, Problem};
@@ -34,6 +34,8 @@ const COMBINE: f64 = 2500.0;
 /// Nanoseconds that the block which ends last takes for a byte of the parts of its tile, behind the time that either way takes: 11 shapes, whole and
 /// in pages, of 4 KB to 256 KB.
 const LAST_BLOCK_BYTE: f64 = 0.0183;
+/// Nanoseconds until the block that ends last of those which combine some parts each knows that it is.
+const NEXT_LEVEL: f64 = 1500.0;
 /// Nanoseconds that a second launch takes longer, with nothing to combine.
 const SECOND_LAUNCH: f64 = 900.0;
 /// Nanoseconds for each of its blocks, a row of a tile: where lengths are alike, and where each looks for its sequence and most have no tile.
@@ -193,17 +195,18 @@ pub fn decode_grid(problem: &Problem, shape: &DecodeShape, target: Target) -> Gr
         combine: Combine::Launch,
     };
     let Some((tiles, blocks)) = equal_tiles(problem, shape) else {
+        let tiles = most_tiles(problem, shape).max(1);
         let dealt = Grid {
-            blocks: in_step(most_tiles(problem, shape), sms),
+            blocks: in_step(tiles, sms),
             ..dealt
         };
+        // Those that a tile has where lengths are alike, and where one sequence has all the keys.
+        let most = most_parts(problem, shape, &dealt);
+        let even = u64::from(
+            dealt.blocks.div_ceil(tiles) + u32::from(!dealt.blocks.is_multiple_of(tiles)),
+        );
         return Grid {
-            combine: combined_by(
-                problem,
-                shape,
-                most_parts(problem, shape, &dealt),
-                dealt.blocks,
-            ),
+            combine: combined_by(problem, shape, [even.min(most), most], dealt.blocks),
             ..dealt
         };
     };
@@ -234,7 +237,7 @@ pub fn decode_grid(problem: &Problem, shape: &DecodeShape, target: Target) -> Gr
     let parts = blocks.div_ceil(even) + u64::from(!blocks.is_multiple_of(even));
     Grid {
         blocks: total.div_ceil(even) as u32,
-        combine: combined_by(problem, shape, parts, total.div_ceil(even) as u32),
+        combine: combined_by(problem, shape, [parts; 2], total.div_ceil(even) as u32),
         ..dealt
     }
 }
@@ -278,11 +281,21 @@ pub(super) fn tile_rows(problem: &Problem, shape: &DecodeShape) -> u32 {
     shape.heads * rows.min(shape.head_rows())
 }
 
-/// Who combines tiles of so many parts: the block that ends last where it is done before a second launch is.
-fn combined_by(problem: &Problem, shape: &DecodeShape, parts: u64, blocks: u32) -> Combine {
+/// Who combines tiles of so many parts, which they have as a rule and at the most: the block that ends last where it is done before a second launch is,
+/// in the mean of both.
+fn combined_by(problem: &Problem, shape: &DecodeShape, parts: [u64; 2], blocks: u32) -> Combine {
     let rows = tile_rows(problem, shape);
-    let bytes = parts * u64::from(rows * shape.value_dim * 4);
-    let last = LAST_BLOCK_BYTE * bytes as f64;
+    let last = |parts: u64| {
+        let together = u64::from(TOGETHER);
+        // One block after another.
+        let (read, levels) = match shape.ragged() && parts > together {
+            true => (together + parts.div_ceil(together), 2),
+            false => (parts, 1),
+        };
+        let bytes = read * u64::from(rows * shape.value_dim * 4);
+        LAST_BLOCK_BYTE * bytes as f64 + NEXT_LEVEL * f64::from(levels - 1)
+    };
+    let last = (last(parts[0]) + last(parts[1])) / 2.0;
     let launched = match shape.ragged() {
         false => f64::from(rows * most_tiles(problem, shape).min(blocks)) * SECOND_LAUNCH_ROW[0],
         true => f64::from(rows * blocks) * SECOND_LAUNCH_ROW[1],
@@ -291,8 +304,13 @@ fn combined_by(problem: &Problem, shape: &DecodeShape, parts: u64, blocks: u32) 
         1 => 0.0,
         _ => SECOND_LAUNCH_BEHIND,
     };
-    // Of whole sequences the products of 32 rows leave two registers too few for more than that.
-    let fits = shape.ragged() || shape.row_blocks > 1 || fours(shape, rows) <= 2;
+    // Of whole sequences the products of 32 rows leave two registers too few for more than that; of others those of 64 do.
+    let most = match (shape.ragged(), shape.row_blocks) {
+        (true, _) if shape.cache == Cache::Latent => u32::MAX,
+        (false, 1) => 2,
+        _ => 4,
+    };
+    let fits = fours(shape, rows) <= most;
     match fits && last <= SECOND_LAUNCH + launched + behind {
         true => Combine::LastBlock,
         false => Combine::Launch,

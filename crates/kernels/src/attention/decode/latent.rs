@@ -23,7 +23,7 @@ use heist_builder::{
 const ROWS: u32 = 64;
 /// Warpgroups that multiply.
 const GROUPS: u32 = 2;
-/// Registers of a thread that copies, which looks up to eight pages of a stage up, and of one that multiplies.
+/// Registers of a thread that copies, and of one that multiplies.
 const REGISTERS: [u32; 2] = [56, 224];
 
 /// The whole kernel.
@@ -60,9 +60,9 @@ pub(super) fn emit<'k, T: Element>(
                     fill: ring.producer(),
                     only: None,
                 };
-                k.if_(warp.eq(shape.consumers()) & k.lane().eq(0), || {
+                k.if_(shape.asks(warp, shape.consumers()), || {
                     work.each_part(at, begin, |part| copies.part(part));
-                    copies.fill.drain();
+                    copies.alone(|| copies.fill.drain());
                 });
                 k.sync_warp();
             },

@@ -249,9 +249,12 @@ pub fn decode_plan(
     fits(problem, &shape, &grid)?;
     let args = arguments(problem, &shape, &grid)?;
     // Two parts of tiles a block.
+    let own = (combine::SLOTS * grid.blocks * shape.rows()) as usize;
     let slots = match grid.combine {
         Combine::Nobody => 1,
-        _ => 2 * grid.blocks as usize * shape.rows() as usize,
+        // And as many for what is combined of many parts.
+        Combine::LastBlock if shape.ragged() => 2 * own,
+        Combine::LastBlock | Combine::Launch => own,
     };
     let name = format!("attention {problem}: {shape}, {grid}");
     let plan = LaunchPlan::new(name, "decode", problem.work());
@@ -336,7 +339,9 @@ fn arguments(
         partial_lse: buffer("partial_lse"),
         counters: match grid.combine {
             // Zeros before the first launch, and every launch leaves them so.
-            Combine::LastBlock => Arg::in_out(&vec![0u32; grid.blocks as usize]),
+            Combine::LastBlock => {
+                Arg::in_out(&vec![0u32; (combine::COUNTERS * grid.blocks) as usize])
+            }
             _ => buffer("k_starts"),
         },
         q_starts: buffer("q_starts"),
@@ -529,28 +534,29 @@ mod tests {
         let grid = steps[1].launch.grid;
         assert_eq!([grid.x, grid.y], [8, 8]);
         // Packed sequences wait for what was launched before; what combines their parts need not.
-        let mut packed = Problem::ragged(vec![(1, 65536); 8], 64, 128);
-        packed.kv_heads = 8;
+        let mut packed = Problem::ragged(vec![(1, 65536); 2], 32, 128);
+        packed.kv_heads = 1;
         let steps = Decode.plan(&packed, None, target).expect("a plan").steps;
         assert_eq!([steps[0].overlaps, steps[1].overlaps], [false, true]);
     }
 
     /// Tiles of 32 rows in four parts, 64 KB: a launch combines whole ones, and the last block those of 8 bits, whose products leave a launch no
-    /// registers. In pages one sequence may have all the keys, and a tile every share for a part.
+    /// registers. In pages a launch's blocks look for their sequence, and one sequence may have all the keys, and a tile every share for a part:
+    /// that costs less, if it is not the rule.
     #[test]
     fn who_combines_hangs_on_what_a_launch_costs() {
         let target = Target {
             arch: Arch::SM_90A,
             sms: 132,
         };
-        let combine = |cache: Cache, paged: bool| {
-            let mut problem = Problem::ragged(vec![(1, 16384); 32], 32, 128);
+        let combine = |cache: Cache, batch: u32, paged: bool| {
+            let mut problem = Problem::ragged(vec![(1, 16384); batch as usize], 32, 128);
             (problem.kv_heads, problem.cache) = (1, cache);
             match paged {
                 true => problem.page_size = Some(16),
                 false => {
                     problem.lengths = Lengths::Same {
-                        batch: 32,
+                        batch,
                         queries: 1,
                         keys: 16384,
                     };
@@ -559,9 +565,10 @@ mod tests {
             let shape = decode_shape(&problem, target);
             decode_grid(&problem, &shape, target).combine
         };
-        assert_eq!(combine(Cache::Same, false), Combine::Launch);
-        assert_eq!(combine(Cache::Same, true), Combine::Launch);
-        assert_eq!(combine(Cache::E4m3, false), Combine::LastBlock);
+        assert_eq!(combine(Cache::Same, 32, false), Combine::Launch);
+        assert_eq!(combine(Cache::Same, 32, true), Combine::LastBlock);
+        assert_eq!(combine(Cache::Same, 1, true), Combine::Launch);
+        assert_eq!(combine(Cache::E4m3, 32, false), Combine::LastBlock);
     }
 
     /// A step with one key more launches the kernel of the step before; other scores and heads have others.

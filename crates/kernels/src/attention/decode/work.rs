@@ -158,6 +158,11 @@ impl<'k> Sequence<'k> {
         kv_heads * self.tiles * self.blocks
     }
 
+    /// Whether blocks that follow each other may have others between them.
+    pub(super) fn jumps(&self) -> bool {
+        self.prefix.is_some()
+    }
+
     /// The first key of the block at `at`: before a window come the blocks of the prefix.
     pub(super) fn key(&self, at: Val<'k, u32>, keys: u32) -> Val<'k, u32> {
         let Some(Prefix { blocks, .. }) = self.prefix else {

@@ -139,12 +139,13 @@ impl<'k, T: Element> Work<'k, T> {
     }
 
     /// The steps of dV that are asked for with the weights. Where dQ is turned into whole numbers, which takes longer than dK does, the others are
-    /// asked for behind it.
+    /// asked for behind it: half of them, or one of eight where dV is not on its way before.
     fn early(&self) -> Range<usize> {
         let all = self.weights.len();
-        match self.shape.sums == Sums::Fixed && self.rounds_first() {
-            true => 0..all / 2,
-            false => 0..all,
+        match (self.shape.sums, self.rounds_first()) {
+            (Sums::Fixed, true) => 0..all / 2,
+            (Sums::Fixed, false) => 0..all - 1,
+            _ => 0..all,
         }
     }
 
