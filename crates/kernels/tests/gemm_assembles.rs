@@ -117,44 +117,57 @@ fn groups_that_pause(all: &mut Vec<(Target, Job)>) {
     }
 }
 
-/// What takes the most registers of its kind, none of it left to chance: C and bias of swapped operands, in two widths; C beside what leaves a tile half
-/// done, in the widest tiles that hold both and in those that are chosen.
+/// What takes the most registers of its kind, none of it left to chance: C and bias of swapped operands; C beside what leaves a tile half
+/// done or interprets a policy, in the widest tiles that hold both.
 fn tight(all: &mut Vec<(Target, Job)>) {
     let arch = heist_builder::Arch::SM_90A;
     let target = Target { arch, sms: 132 };
-    let epilogue = Epilogue {
+    let full = Epilogue {
         alpha: 0.5,
         beta: 2.0,
         bias: true,
         activation: Activation::Gelu,
     };
-    let turned = Gemm::new(500, 600, 512, Input::Bf16, Output::Bf16, Layout::Nt);
     let with_c = Epilogue {
         beta: 2.0,
         ..Epilogue::default()
     };
-    for (tiling, epilogue) in [
-        ("wgmma:128x208x64/4/swapped", with_c),
-        ("wgmma:128x240x64/4/swapped/cluster=2x2", epilogue),
-    ] {
+    let with_bias = Epilogue {
+        beta: 0.0,
+        alpha: 1.0,
+        ..full
+    };
+    let small = Gemm::new(500, 600, 512, Input::Bf16, Output::Bf16, Layout::Nt);
+    let whole = Gemm::new(8192, 8192, 4096, Input::Bf16, Output::Bf16, Layout::Nn);
+    let [pausing, loaded] = [
+        "ticket late pausing until-asked",
+        "ticket late loaded: greedy",
+    ]
+    .map(|text| text.parse::<Schedule>().expect("one"));
+    let given = |problem: &Gemm, tiling: &str, schedule: Option<&Schedule>| {
         let tiling = tiling.parse().expect("a tile shape");
-        let job = gemm::job_with_tiling(&turned.epilogue(epilogue), tiling, None, target);
+        gemm::job_with_tiling(problem, tiling, schedule, target)
+    };
+    for (problem, epilogue, tiling, schedule) in [
+        (small, with_c, "wgmma:128x208x64/4/swapped", None),
+        (small, full, "wgmma:128x240x64/4/swapped/cluster=2x2", None),
+        (small, with_bias, "wgmma:192x184x64/3/swapped", None),
+        (whole, full, "wgmma:128x168x64/5/pingpong", Some(&pausing)),
+        (whole, with_c, "wgmma:128x128x64/6/pingpong", Some(&loaded)),
+        (whole, full, "wgmma:192x184x64/3", Some(&loaded)),
+    ] {
+        let job = given(&problem.epilogue(epilogue), tiling, schedule);
         all.push((target, job.expect("it can be built")));
     }
-    let pausing: Schedule = "ticket late pausing until-asked".parse().expect("one");
-    let whole = Gemm::new(8192, 8192, 4096, Input::Bf16, Output::Bf16, Layout::Nn);
-    let whole = whole.epilogue(epilogue);
-    let given = |tiling: &str| {
-        let tiling = tiling.parse().expect("a tile shape");
-        gemm::job_with_tiling(&whole, tiling, Some(&pausing), target)
-    };
-    let held = given("wgmma:128x168x64/5/pingpong");
-    all.push((target, held.expect("it can be built")));
-    let refused = given("wgmma:128x176x64/5/pingpong").expect_err("it would spill");
-    assert!(refused.to_string().contains("registers"), "{refused}");
-    let chosen = gemm::FAMILY.choose(None, &whole, target);
-    let chosen = chosen.and_then(|it| it.job(&whole, Some(&pausing), target));
-    all.push((target, chosen.expect("some tiles hold it")));
+    let whole = whole.epilogue(full);
+    for schedule in [&pausing, &loaded] {
+        let refused = given(&whole, "wgmma:128x176x64/5/pingpong", Some(schedule));
+        let refused = refused.expect_err("it would spill").to_string();
+        assert!(refused.contains("registers"), "{refused}");
+        let chosen = gemm::FAMILY.choose(None, &whole, target);
+        let chosen = chosen.and_then(|it| it.job(&whole, Some(schedule), target));
+        chosen.expect("some tiles hold it");
+    }
 }
 
 /// Tile shapes on warpgroups, with the epilogue that takes the most registers, and

@@ -16,11 +16,13 @@ pub(crate) const GROUP_ROWS: u32 = 64;
 const THREE_GROUPS: u32 = 3 * GROUP_ROWS;
 /// Registers that a thread takes besides its sums.
 const BESIDES: u32 = 36;
-/// The same where a tile can be left half done.
-const LEAVING: u32 = 32;
-/// As many more where C is added to twice 64 rows of a thread's: two addresses, and a panel's words in flight. With 20 tiles of 168 columns fit and those of 176 do not,
-/// as the assembler has it.
-const LEAVING_WITH_C: u32 = 20;
+/// The same where a tile can be left half done, or a policy is interpreted.
+const LET_GO: u32 = 32;
+/// As many more where C is added there: two addresses, and a panel's words in flight. With twice 64 rows of a thread's, tiles of 168 columns
+/// fit and those of 176 do not, as the assembler has it.
+pub(super) const LET_GO_WITH_C: u32 = 20;
+/// As many more where operands are swapped, and C or bias is added.
+pub(super) const TURNED: u32 = 8;
 /// The same where it adds up parts that are multiplied by scales from its stages, and nothing is read ahead.
 const COPIED: u32 = 30;
 
@@ -274,8 +276,13 @@ impl Tiling {
     /// The registers that move, where the sums of a tile, and so many sets of partial sums of 64 rows, take more than
     /// a thread starts with.
     pub(crate) fn moved(&self, parts: u32) -> Option<Registers> {
-        let fits = self.sums() + parts * self.cols / 2 + BESIDES <= self.registers();
-        self.movable().filter(|_| !fits)
+        self.moved_beside(parts, 0)
+    }
+
+    /// The same where a thread takes so many `more` besides.
+    pub(crate) fn moved_beside(&self, parts: u32, more: u32) -> Option<Registers> {
+        let taken = self.sums() + parts * self.cols / 2 + BESIDES + more;
+        self.movable().filter(|_| taken > self.registers())
     }
 
     /// Sets of partial sums, where blocks have scales: two if a thread can have registers for them. Then it adds one up
@@ -286,16 +293,17 @@ impl Tiling {
         1 + u32::from(alone && self.sums() + self.cols + BESIDES <= self.most())
     }
 
-    /// Whether a thread has registers to leave such a tile half done, where C is added or not, beside a warpgroup that copies and keeps this many at `least`.
+    /// Whether a thread has registers to leave such a tile half done, or beside a policy that is interpreted, where C is added or not, and the warpgroup
+    /// that copies keeps this many at `least`.
     pub(crate) fn can_be_left(&self, adds: bool, least: u32) -> bool {
         let with_c = if adds && !self.keeps() {
-            LEAVING_WITH_C
+            LET_GO_WITH_C
         } else {
             0
         };
         let moved = self.movable().map(|moved| self.keeping(moved, least));
         let most = moved.map_or(self.registers(), |moved| moved.multiplying);
-        self.sums() + LEAVING + with_c <= most
+        self.sums() + LET_GO + with_c <= most
     }
 
     /// Registers that a thread that multiplies can have.

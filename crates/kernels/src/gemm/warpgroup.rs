@@ -74,6 +74,8 @@ pub(crate) struct Ends<'p, 'k> {
     lets_next: bool,
     /// Whether registers move once a block, or could, and not from tile to tile.
     moves_once: bool,
+    /// Registers that the epilogue takes, more than others do.
+    more: u32,
     /// Two warpgroups store one after the other, where they may be a tile apart.
     turns: Option<Turns<'k>>,
     /// Where each of two warpgroups has a tile of its own (ping-pong).
@@ -150,6 +152,7 @@ impl<'p, 'k> Ends<'p, 'k> {
             pieces: None,
             lets_next: false,
             moves_once: false,
+            more: 0,
             turns: None,
             pingpong: None,
         }
@@ -178,6 +181,11 @@ impl<'p, 'k> Ends<'p, 'k> {
     /// The same where registers move once a block, or could: each role has a loop of its own, or a block has one tile.
     pub(crate) fn moving_once(self, moves_once: bool) -> Ends<'p, 'k> {
         Ends { moves_once, ..self }
+    }
+
+    /// The same with an epilogue that takes so many registers more than others.
+    pub(crate) fn taking(self, more: u32) -> Ends<'p, 'k> {
+        Ends { more, ..self }
     }
 
     /// The same, and tiles can be left half done, unless rows are gathered.
@@ -263,7 +271,7 @@ impl<'p, 'k> Ends<'p, 'k> {
     }
 
     fn moved(&self, levels: Levels) -> Option<Registers> {
-        self.tiling.moved(self.parts(levels))
+        self.tiling.moved_beside(self.parts(levels), self.more)
     }
 
     /// Moves registers for all tiles of a block, where warpgroups have a loop each ([`TileLoop::each_in_roles`]).

@@ -9,7 +9,7 @@ use super::super::problem::{Output, Scales};
 use super::super::row_scales::Ahead;
 use super::super::scales::{BLOCK, BlockScales, CopiedScales};
 use super::super::tail::{TailOn, Unit};
-use super::super::tiling::{Cluster, Tiling};
+use super::super::tiling::{Cluster, LET_GO_WITH_C, TURNED, Tiling};
 use super::super::warpgroup::{Edge, Ends, Factors, Levels, Role, Side, Stage, ring};
 use super::form::{Form, Way};
 use crate::overlap::{overlap, wait};
@@ -190,6 +190,7 @@ impl<'w, 'k> Work<'w, 'k> {
         let ends = Ends::new(k, tiling, ring, &used, false)
             .pausing(pause)
             .moving_once(moves_once(form, schedule))
+            .taking(taken(form, schedule))
             .in_turns(in_roles(form, schedule) && stores_in_turns(form))
             .letting_next(late);
         let staged = match form.way {
@@ -486,6 +487,16 @@ pub(crate) fn copying_registers(schedule: &Schedule) -> u32 {
     match schedule.policy.loaded().is_some() || schedule.pausing {
         true => 56,
         false => 0,
+    }
+}
+
+/// Registers that the epilogue takes, more than others do: C beside what a policy or leaving a tile takes, and what is read where operands are swapped.
+fn taken(form: &Form, schedule: &Schedule) -> u32 {
+    let Form { tiling, finish, .. } = form;
+    match finish.adds || finish.bias {
+        true if finish.adds && copying_registers(schedule) > 0 => LET_GO_WITH_C,
+        true if tiling.swapped => TURNED,
+        _ => 0,
     }
 }
 

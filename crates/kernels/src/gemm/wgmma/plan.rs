@@ -92,16 +92,19 @@ fn fitting(
     }
     if !holds(problem, tiling, schedule) {
         return Err(KernelError::unfit(format!(
-            "tile shape {tiling}: its sums, C and what it takes to leave a tile half done do not fit the registers"
+            "tile shape {tiling}: its sums, C and what {schedule} takes do not fit the registers"
         )));
     }
     Ok(form)
 }
 
-/// Whether a thread has registers for such tiles under a schedule: one that pauses takes some to leave a tile.
+/// Whether a thread has registers for such tiles under a schedule: one that pauses, or a loaded policy, takes some.
 pub(crate) fn holds(problem: &Gemm, tiling: &Tiling, schedule: &Schedule) -> bool {
     let adds = problem.epilogue.beta != 0.0;
-    !schedule.pausing || tiling.can_be_left(adds, copying_registers(schedule))
+    match copying_registers(schedule) {
+        0 => true,
+        least => tiling.can_be_left(adds, least),
+    }
 }
 
 /// The kernel of a form, for the problem's types.
