@@ -1,7 +1,7 @@
 //! Fits the constants of the model that chooses tiles to measured times.
 //!
 //! ```text
-//! cargo run -p heist-bench --bin gemm_fit -- COLD HOT [--turns N] [--each] [--only CONSTANT]...
+//! cargo run -p heist-bench --bin gemm_fit -- COLD HOT [--turns N] [--each] [--plans] [--only CONSTANT]...
 //! ```
 //!
 //! A line of `COLD` is a measured plan of a bf16 product: m, n, k, the tiles, microseconds, and cuBLAS's
@@ -10,7 +10,7 @@
 //! candidates for it; the best is the best of all. Every other shape is fitted to; the
 //! others show whether the constants hold. Told are, for the constants as they are and as fitted: how much longer
 //! what the model chooses of the measured plans takes than the best of them, its speed over cuBLAS, the
-//! error of the modelled times. `--each` tells every class of shapes, every kind of plan and the worst shapes. Constants are varied one after the other, all or those
+//! error of the modelled times. `--each` tells every class of shapes, every kind of plan and the worst shapes, `--plans` every plan with its times and those modelled. Constants are varied one after the other, all or those
 //! that `--only` names.
 
 use heist_builder::Arch;
@@ -299,20 +299,37 @@ fn tell_each(shapes: &[&Shape], costs: &Costs) {
     }
 }
 
+/// Every plan of a shape: its tiles, the times cold and hot, and as modelled.
+fn tell_plans(shape: &Shape) {
+    let Gemm { m, n, k, .. } = shape.problem;
+    for (plan, [cold, hot]) in shape.plans.iter().zip(shape.both(&H200)) {
+        let Plan {
+            tiling, each, open, ..
+        } = plan;
+        println!(
+            "plan {m} {n} {k} {tiling} {:.2} {:.2} {cold:.2} {hot:.2} {open}",
+            each[0], each[1]
+        );
+    }
+}
+
 fn main() -> Result<(), Box<dyn std::error::Error>> {
-    let (mut files, mut turns, mut each) = (Vec::new(), 60, false);
+    let (mut files, mut turns, mut each, mut plans) = (Vec::new(), 60, false, false);
     let mut only = Vec::new();
     let mut words = std::env::args().skip(1);
     while let Some(word) = words.next() {
         match word.as_str() {
             "--turns" => turns = words.next().ok_or("--turns needs a number")?.parse()?,
             "--each" => each = true,
+            "--plans" => plans = true,
             "--only" => only.extend(words.next()),
             _ => files.push(std::fs::read_to_string(word)?),
         }
     }
     let [cold, hot] = &files[..] else {
-        return Err("usage: gemm_fit COLD HOT [--turns N] [--each] [--only CONSTANT]...".into());
+        return Err(
+            "usage: gemm_fit COLD HOT [--turns N] [--each] [--plans] [--only CONSTANT]...".into(),
+        );
     };
     let all = read(cold, hot)?;
     let half = |odd: usize| all.iter().skip(odd).step_by(2).collect::<Vec<_>>();
@@ -320,6 +337,9 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
     tell("as it is, all", &every, &H200);
     if each {
         tell_each(&every, &H200);
+    }
+    if plans {
+        every.iter().for_each(|shape| tell_plans(shape));
     }
     if turns == 0 {
         return Ok(());

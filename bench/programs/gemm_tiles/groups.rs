@@ -6,6 +6,7 @@ use heist_kernels::gemm::{Input, Output, Scales, Tiling};
 use heist_kernels::grouped::experts::{self, Experts, Gathering};
 use heist_kernels::grouped::{self, Grouped, Shapes};
 use heist_kernels::{Job, KernelError, Tuned};
+use heist_sched::Schedule;
 use heist_tune::Candidate;
 use serde_json::json;
 use std::collections::BTreeMap;
@@ -89,6 +90,18 @@ fn write(
         let tiles = job.name.split(' ').next_back().unwrap_or("");
         let name_chosen = format!("chosen {tiles}");
         let mut arms = vec![describe(&name_chosen, &job, directory, &mut written)?];
+        for order in ["grouped(4)", "grouped(8)"] {
+            let schedule: Schedule = format!("ticket late {order}").parse()?;
+            for variant in [None, Some("wgmma-128x256")] {
+                let job = grouped::FAMILY.choose(variant, &problem, H200)?.job(
+                    &problem,
+                    Some(&schedule),
+                    H200,
+                )?;
+                let name = format!("{} {order}", variant.unwrap_or("chosen"));
+                arms.push(describe(&name, &job, directory, &mut written)?);
+            }
+        }
         for shape in SHAPES {
             match tiled(&problem, shape) {
                 Ok((name, job)) => arms.push(describe(&name, &job, directory, &mut written)?),

@@ -14,7 +14,8 @@
 //! `experts` (layers of experts, in pairs of tile shapes). Shapes are from models, and odd
 //! ones; others are given as 1544x1544x1544: m, n, k. `random:7:40` stands for 40 drawn with the seed 7. Words besides shapes:
 //! tiles such as `wgmma:128x128x64/6` are the only ones then, `tf32` or `f16` is the type of the operands, and `tensor`, `rows` or `blocks` the only
-//! kind of scales of the set `tiny`, and `alone` what it chooses without the others there. `static` deals given tiles out in advance.
+//! kind of scales of the set `tiny`, and `alone` what it chooses without the others there. `static` deals given tiles out in advance, and `order=grouped(4)` adds arms in which
+//! tiles go in that order.
 
 mod groups;
 #[path = "../launches.rs"]
@@ -447,6 +448,7 @@ fn problems(set: &str, words: &[&str]) -> Result<Vec<Gemm>, String> {
     let half = |&(m, n, k): &(u32, u32, u32)| Gemm::new(m, n, k, input, output, Layout::Nt);
     let named = |word: &&str| {
         word.parse::<Tiling>().is_ok()
+            || word.starts_with("order=")
             || ["tf32", "f16", "alone", "static"].contains(word)
             || KINDS.contains(word)
     };
@@ -490,7 +492,8 @@ fn jobs(set: &str, words: &[&str], problem: &Gemm) -> Result<Vec<Named>, KernelE
         (tiling.to_string(), job)
     };
     let only: Vec<Tiling> = words.iter().filter_map(|word| word.parse().ok()).collect();
-    if !only.is_empty() {
+    let reordered = words.iter().any(|word| word.starts_with("order="));
+    if !only.is_empty() && !reordered {
         let given = only.iter().map(|tiling| {
             let dealt = words.contains(&"static").then(|| dealt(tiling));
             let job = job_with_tiling(problem, *tiling, dealt.as_ref(), H200);
@@ -499,6 +502,7 @@ fn jobs(set: &str, words: &[&str], problem: &Gemm) -> Result<Vec<Named>, KernelE
         return Ok(given.collect());
     }
     let tilings = match set {
+        _ if !only.is_empty() => only,
         "chosen" => return Ok(vec![chosen(problem)?]),
         "orders" => {
             let ordered = orders(problem).into_iter().map(|(tiling, schedule)| {
@@ -524,7 +528,35 @@ fn jobs(set: &str, words: &[&str], problem: &Gemm) -> Result<Vec<Named>, KernelE
         "many" => many(problem, 1.6, 72),
         _ => candidates(problem),
     };
-    Ok(tilings.into_iter().map(in_tiles).collect())
+    let orders: Vec<&str> = words
+        .iter()
+        .filter_map(|word| word.strip_prefix("order="))
+        .collect();
+    let ordered = tilings.iter().flat_map(|tiling| {
+        let whole = orders.iter().filter(|_| tiling.split == 1);
+        whole.map(|order| in_order(problem, *tiling, order))
+    });
+    let ordered: Vec<_> = ordered.collect();
+    Ok(tilings.into_iter().map(in_tiles).chain(ordered).collect())
+}
+
+/// The same tiles, one a block where there are so few, in an order of their own.
+fn in_order(problem: &Gemm, tiling: Tiling, order: &str) -> Named {
+    let (high, wide) = match tiling.swapped {
+        false => (problem.m, problem.n),
+        true => (problem.n, problem.m),
+    };
+    let once = high.div_ceil(tiling.rows) * wide.div_ceil(tiling.cols) <= H200.sms * tiling.blocks;
+    let source = match once {
+        true => TileSource::Direct,
+        false => TileSource::Ticket,
+    };
+    let mut schedule = Schedule::new(source).submit(Submit::Late);
+    schedule.order = order.parse().unwrap_or(schedule.order);
+    let [down, across] = tiling.cluster.sides();
+    schedule.cluster = (across, down, 1).into();
+    let job = job_with_tiling(problem, tiling, Some(&schedule), H200);
+    (format!("{tiling} {order}"), job)
 }
 
 /// The kernel that the family chooses.

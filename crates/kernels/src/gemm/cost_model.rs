@@ -128,18 +128,18 @@ pub const H200: Costs = Costs {
     product: 0.5182,
     least_product: 24.32,
     shared: 198.7,
-    l2: 21054.0,
+    l2: 19195.0,
     row: 1.221,
     outside: 2.431,
     latency: 2300.0,
     far: 451.6,
     alone: 0.8966,
     beat: 1.124,
-    astride: 1.091,
+    astride: 1.646,
     row_astride: 0.7795,
     sectors: 3.306,
     row_sectors: 1.863,
-    apart: 0.1711,
+    apart: 0.4431,
     lockstep: 0.15,
     uneven: 0.08,
     first: 495.9,
@@ -157,16 +157,19 @@ pub const H200: Costs = Costs {
     waiting: 0.3,
     rest: 493.6,
     memory: 4.3,
-    sums: 3.736,
+    sums: 3.088,
     sums_turned: 1.662,
-    second: 3.707,
-    meeting: 1.213,
-    crowded: 2.338,
+    second: 2.653,
+    meeting: 1.05,
+    crowded: 2.126,
     met: 1.304,
-    cluster: 1.718,
-    many: 0.5153,
+    cluster: 1.322,
+    many: 0.6387,
     launch: 0.0011,
 };
+
+/// Steps of a block for which `apart` is said: the longer blocks read parts of the depth that lie apart, the less what they ask for is what others just have.
+const DRIFTED: f64 = 32.0;
 
 /// How sharply the slowest part decides, among those of a step, beside the latency, and beside memory: the
 /// exponents of [`beside`].
@@ -483,7 +486,9 @@ impl Load {
                 copies,
             ];
             let apart = match tiling.cluster {
-                Cluster::Depth => costs.apart * active / f64::from(target.sms),
+                Cluster::Depth => {
+                    costs.apart * active / f64::from(target.sms) * (self.steps / DRIFTED).cbrt()
+                }
                 _ => 0.0,
             };
             beside(parts, PARTS) * (1.0 + apart) + costs.beat + self.added

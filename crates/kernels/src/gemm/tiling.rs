@@ -21,6 +21,8 @@ const LET_GO: u32 = 32;
 /// As many more where C is added there: two addresses, and a panel's words in flight. With twice 64 rows of a thread's, tiles of 168 columns
 /// fit and those of 176 do not, as the assembler has it.
 pub(super) const LET_GO_WITH_C: u32 = 20;
+/// As many more where 64 rows of a thread's are added up in two levels: 128 x 192 does not fit, 128 x 176 and 256 x 128 do.
+const LET_GO_IN_LEVELS: u32 = 8;
 /// As many more where operands are swapped, and C or bias is added.
 pub(super) const TURNED: u32 = 8;
 /// The same where it adds up parts that are multiplied by scales from its stages, and nothing is read ahead.
@@ -293,17 +295,22 @@ impl Tiling {
         1 + u32::from(alone && self.sums() + self.cols + BESIDES <= self.most())
     }
 
-    /// Whether a thread has registers to leave such a tile half done, or beside a policy that is interpreted, where C is added or not, and the warpgroup
-    /// that copies keeps this many at `least`.
-    pub(crate) fn can_be_left(&self, adds: bool, least: u32) -> bool {
-        let with_c = if adds && !self.keeps() {
+    /// Whether a thread has registers to leave such a tile half done, or beside a policy that is interpreted, in two `levels` or one, where the epilogue
+    /// `reads` something for each sum or nothing, and the warpgroup that copies keeps this many at `least`.
+    pub(crate) fn can_be_let_go(&self, levels: bool, reads: bool, least: u32) -> bool {
+        let part = match (levels, self.keeps()) {
+            (true, true) => self.cols / 2 + LET_GO_IN_LEVELS,
+            (true, false) => self.cols / 2,
+            (false, _) => 0,
+        };
+        let read = if reads && !self.keeps() {
             LET_GO_WITH_C
         } else {
             0
         };
         let moved = self.movable().map(|moved| self.keeping(moved, least));
         let most = moved.map_or(self.registers(), |moved| moved.multiplying);
-        self.sums() + LET_GO + with_c <= most
+        self.sums() + part + LET_GO + read <= most
     }
 
     /// Registers that a thread that multiplies can have.

@@ -92,7 +92,7 @@ fn fitting(
     }
     if !holds(problem, tiling, schedule) {
         return Err(KernelError::unfit(format!(
-            "tile shape {tiling}: its sums, C and what {schedule} takes do not fit the registers"
+            "tile shape {tiling}: its sums, what is read for them and what {schedule} takes do not fit the registers"
         )));
     }
     Ok(form)
@@ -100,10 +100,10 @@ fn fitting(
 
 /// Whether a thread has registers for such tiles under a schedule: one that pauses, or a loaded policy, takes some.
 pub(crate) fn holds(problem: &Gemm, tiling: &Tiling, schedule: &Schedule) -> bool {
-    let adds = problem.epilogue.beta != 0.0;
+    let reads = problem.epilogue.beta != 0.0 || problem.scales == Scales::Rows;
     match copying_registers(schedule) {
         0 => true,
-        least => tiling.can_be_left(adds, least),
+        least => tiling.can_be_let_go(problem.in_levels(), reads, least),
     }
 }
 
