@@ -82,7 +82,7 @@ def held(call, holder, sms, rounds):
 
 
 def beside(batch, batch_us, interactive, after, queued_us):
-    """`after`: seconds from each launch of the interactive product to the next."""
+    """`after`: seconds from each launch of the interactive product to the next; the first of them is not counted."""
     low, high = torch.cuda.Stream(priority=0), torch.cuda.Stream(priority=-5)
     depth = math.ceil(queued_us / batch_us) + 1
     queue, ends = collections.deque(), []
@@ -119,7 +119,7 @@ def beside(batch, batch_us, interactive, after, queued_us):
         times.append(start.elapsed_time(end) * 1e3)
     top_up()
     torch.cuda.synchronize()
-    return seen(times, ends)
+    return seen(times[1:], ends)
 
 
 def seen(times, ends):

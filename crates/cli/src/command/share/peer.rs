@@ -46,7 +46,7 @@ impl PeerRow {
 
     /// Watches it beside an interactive product once more.
     pub(super) fn beside(&mut self, interactive: usize, company: Company) -> Result<(), Absent> {
-        let after = (0..company.samples).map(|sample| company.after(sample).as_secs_f64());
+        let after = (0..=company.samples).map(|sample| company.after(sample).as_secs_f64());
         let asked = json!({
             "what": "beside", "interactive": interactive, "after": after.collect::<Vec<_>>(),
             "batch_us": Tail::median(self.alone.iter().copied()),
