@@ -8,8 +8,8 @@
 //! **No tile is without a block.** Let `r` be the blocks that have not arrived yet, `p` the tiles
 //! that are half done, and `o` the blocks that left at the end of a tile and have no successor yet. As long as
 //! `p + o <= r`, there is an arriving block for each of them. The launch
-//! keeps `r - p - o` in a word, *spare*, which begins at the number of blocks in the grid, and `o` in
-//! another, *owed*:
+//! keeps `r - p - o` in a word, *spare*, which begins at the number of blocks in the grid (but for those that begin with the tile of their own
+//! number: they come for nobody, and are in none of these), and `o` in another, *owed*:
 //!
 //! * a block may pause only if it could take one that is spare;
 //! * a block whose policy wants to leave may do so if it could take one. Else it draws on;
@@ -105,6 +105,8 @@ const HEARD: u32 = 4;
 const HELD: u32 = 5;
 /// What the bell said then.
 const HELD_FOR: u32 = 6;
+/// Whether the block began with the tile of its own number and has not been counted in.
+const FRESH: u32 = 7;
 /// Words in shared memory.
 const SHARED: u32 = 8;
 
@@ -115,7 +117,7 @@ pub struct Pause<'k> {
     control: Control<'k>,
     /// Blocks that the GPU runs at a time.
     resident: Val<'k, u32>,
-    /// Blocks of the launch.
+    /// Blocks of the launch that come for others, or draw their first tile.
     grid: Val<'k, u32>,
     /// 32-bit words of a slot.
     slot_words: u32,
@@ -405,6 +407,25 @@ impl<'k> Pause<'k> {
         });
     }
 
+    /// In the scheduler thread of a block that begins with the tile of its own number. Most come first of all. One may come late, where another kernel
+    /// had its multiprocessor: then it has taken a place that somebody left, and is counted when it looks at the bell, for the first
+    /// copies would wait for it here.
+    #[track_caller]
+    pub(crate) fn begin_with_its_number(&self) {
+        self.shared.at(FRESH).store(1u32);
+    }
+
+    /// Counts such a block in, once.
+    #[track_caller]
+    fn count_in_late(&self) {
+        let k = self.k;
+        k.if_(self.shared.at(FRESH).load().ne(0), || {
+            self.shared.at(FRESH).store(0u32);
+            let away = self.control.away().load_relaxed(Scope::Gpu);
+            k.if_(away.gt(0), || self.come_back());
+        });
+    }
+
     /// Behind the body, in the scheduler thread: whether the tile at `index` was left.
     #[track_caller]
     pub(crate) fn leaves(&self, index: Val<'k, u32>) -> Bool<'k> {
@@ -455,6 +476,7 @@ impl<'k> Pause<'k> {
     pub(crate) fn go_away(&self) -> Bool<'k> {
         let goes = self.take_spare();
         self.k.if_(goes, || {
+            self.count_in_late();
             self.control.left_at().store_relaxed(Scope::Gpu, self.now());
             self.control.owed().reduce_add(1i32);
             // A place that it holds is its own.
@@ -492,6 +514,7 @@ impl<'k> Pause<'k> {
     #[track_caller]
     fn holds(&self, heard: Val<'k, u32>) -> Bool<'k> {
         let k = self.k;
+        self.count_in_late();
         let since = self.shared.at(HELD).load();
         let holds = k.var(false).named("holds");
         k.if_(since.ne(0), || {

@@ -38,11 +38,14 @@ pub(crate) struct Shape {
 }
 
 impl Shape {
-    /// Whether the first clusters of a relief grid, as many as the GPU runs at a time, start with the tile of their own number, and draw none: where
-    /// the launch begins before the one before has ended, a draw would be waited for behind that one's end.
+    /// Whether the first clusters, as many as the GPU runs at a time, start with the tile of their own number, and draw none: in a relief grid where
+    /// the launch begins before the one before has ended, since a draw would be waited for behind that one's end, and where tiles may be left half
+    /// done and roles have a loop each. Attention has no registers for it, and long tiles. One that is watched draws all of its tiles.
     pub(crate) fn numbers_first(&self) -> bool {
-        let alone = self.pause.is_none() && self.classes.is_none();
-        self.behind_prologue && self.claims_first() && self.grid == TicketGrid::Relief && alone
+        let relief = self.grid == TicketGrid::Relief && self.behind_prologue;
+        let left = self.pause.is_some() && self.apart && self.watch == Watch::Off;
+        let numbers = relief || left;
+        numbers && self.claims_first() && self.classes.is_none()
     }
 
     /// Whether a cluster draws a ticket before its prologue.

@@ -135,7 +135,16 @@ impl<'k> TileLoop<'k> {
     /// The tile of the block's own number, unless it has to be drawn.
     fn find_first(&self) {
         if self.shape.numbers_first() {
-            // Those that come late have drawn.
+            if !self.shape.behind_prologue {
+                self.k.if_(self.comes_late(), || self.claim());
+            }
+            // Else those that come late have drawn.
+            if let Some(pause) = &self.pause {
+                let numbered = self.leader & !self.comes_late();
+                self.k.if_(numbered, || pause.begin_with_its_number());
+                // Those that drew have met: before the body all threads know the pause's words.
+                self.k.sync();
+            }
         } else if self.hurries() {
             self.k.if_(!self.comes_late(), || self.claim());
         } else if self.shape.claims_first() {
@@ -230,8 +239,13 @@ impl<'k> Setup<'_, 'k> {
 
     /// How tiles are left half done, where they may be.
     fn pause(&self) -> Option<Pause<'k>> {
-        let counts = [self.hidden.resident, self.workers];
         let state = self.shape.pause;
+        // Those that begin with the tile of their number come for nobody.
+        let come = match self.shape.numbers_first() && state.is_some() {
+            true => self.workers - self.hidden.first(),
+            false => self.workers,
+        };
+        let counts = [self.hidden.resident, come];
         state.map(|state| Pause::new(&self.k, self.control, counts, state))
     }
 

@@ -70,6 +70,12 @@ fn kernel(schedule: &Schedule, tiles: u32, steps: u32, does: Body) -> TiledKerne
     watched(Watch::Off, schedule, tiles, steps, does)
 }
 
+/// The same whose threads may be apart: its first blocks begin with the tile of their number.
+fn numbered(schedule: &Schedule, tiles: u32, steps: u32, does: Body) -> TiledKernel<Count> {
+    let tiled = Tiled::<Count>::new("count", tiles).apart();
+    built(tiled, Watch::Off, schedule, steps, does)
+}
+
 /// The same, traced or not.
 fn watched(
     watch: Watch,
@@ -78,11 +84,18 @@ fn watched(
     steps: u32,
     does: Body,
 ) -> TiledKernel<Count> {
-    let tiled = Tiled::<Count>::new("count", tiles)
-        .schedule(schedule)
-        .watch(watch)
-        .state(0)
-        .block(32);
+    let tiled = Tiled::<Count>::new("count", tiles);
+    built(tiled, watch, schedule, steps, does)
+}
+
+fn built(
+    tiled: Tiled<Count>,
+    watch: Watch,
+    schedule: &Schedule,
+    steps: u32,
+    does: Body,
+) -> TiledKernel<Count> {
+    let tiled = tiled.schedule(schedule).watch(watch).state(0).block(32);
     tiled
         .build(Arch::SM_90A, |k, args, tiles| {
             k.shared::<u8>("room", 200 << 10);
@@ -190,12 +203,14 @@ struct Seen {
     instructions: u64,
 }
 
-/// How many tiles a batch has, how many steps each has more than the one before, and what bodies do.
+/// How many tiles a batch has, how many steps each has more than the one before, what bodies do, and how many multiprocessors it was
+/// planned for that it has not got.
 #[derive(Clone, Copy)]
 struct Batch {
     tiles: u32,
     longer: u32,
     does: Body,
+    lacks: u32,
 }
 
 /// Tiles of the same length.
@@ -204,6 +219,7 @@ fn even(tiles: u32, does: Body) -> Batch {
         tiles,
         longer: 0,
         does,
+        lacks: 0,
     }
 }
 
@@ -234,6 +250,7 @@ fn visits(
         tiles,
         longer: own_longer,
         does,
+        lacks,
     }: Batch,
     policy: &str,
     (bell, until): (Bell, Until),
@@ -247,11 +264,14 @@ fn visits(
     });
     let schedule = format!("ticket late pausing {policy}");
     let schedule = schedule.parse().unwrap_or_else(|error| panic!("{error}"));
-    let batch = kernel(&schedule, tiles, STEPS, does);
+    let batch = match lacks {
+        0 => kernel(&schedule, tiles, STEPS, does),
+        _ => numbered(&schedule, tiles, STEPS, does),
+    };
     let visitor = kernel(&Schedule::new(TileSource::Direct), blocks, STEPS, does);
     let mut launches = Vec::new();
-    for (kernel, longer) in [(&batch, own_longer), (&visitor, longer)] {
-        let plan = kernel.plan(SMS).expect("a launch");
+    for (kernel, longer, lacks) in [(&batch, own_longer, lacks), (&visitor, longer, 0)] {
+        let plan = kernel.plan(SMS + lacks).expect("a launch");
         let tiles = kernel.tiles().x;
         let own = Count {
             runs: Arg::in_out(&vec![0u32; tiles as usize + 3]),
@@ -340,6 +360,18 @@ fn who_comes_back_makes_room_for_another_that_leaves() {
         assert!(seen.left > 4, "{bell:?}: {}", seen.left);
         assert!(seen.visit < VISIT_NS + WAIT_NS, "{bell:?}: {}", seen.visit);
     }
+}
+
+/// The same where those that come begin with the tile of their own number: they were planned to be among the first, and found no place.
+#[test]
+fn who_comes_late_to_its_own_tile_makes_room_for_another_that_leaves() {
+    let batch = Batch {
+        lacks: 2,
+        ..even(TILES, Body::Looks)
+    };
+    let seen = visited_at_work(batch, "until-asked", Bell::For(2), COMES - 20_000, 2);
+    assert!(seen.left >= 4, "{}", seen.left);
+    assert!(seen.visit < VISIT_NS + WAIT_NS, "{}", seen.visit);
 }
 
 /// A bell that is silenced at the end of a visitor whose blocks are so many steps longer than the one before.
