@@ -626,9 +626,10 @@ fn a_page_is_asked_for_once() {
         let (shape, text) = decoding_text(cache, true);
         let copies = text.matches("cp.async.bulk.tensor").count() as u32;
         assert_eq!(copies, 2 * shape.keys / 16, "{shape}");
-        // The table is on its way while lengths are, and before products that don't catch up, so are all queries.
+        // The table is on its way while lengths are; before products that don't catch up so are all queries, and lengths before the launch before
+        // has ended.
         let early = text.matches("prefetch.global.L2").count();
-        assert_eq!(early, 1 + usize::from(cache == Cache::E4m3), "{shape}");
+        assert_eq!(early, 1 + 3 * usize::from(cache == Cache::E4m3), "{shape}");
         // A warp has a line of the table, and each copy's page from one of its lanes: no copy waits for an entry of its own.
         let entries = text.matches("shfl.sync.idx").count() as u32;
         assert!(entries >= copies, "{shape}");

@@ -66,7 +66,10 @@ pub(super) fn emit<'k, T: Element, M: Element>(
         // While lengths are on their way: which of it this block needs hangs on them.
         prefetch_pages(k, args);
     }
-    if shape.ragged() && combine == Combine::Launch {
+    if shape.ragged() && shape.overlaps(scores.scoring) {
+        prefetch_lengths(k, args);
+        overlap(k);
+    } else if shape.ragged() && combine == Combine::Launch {
         // All that was launched before has ended: the blocks that combine set out, and wait for the parts.
         k.launch_dependents();
     }
@@ -93,9 +96,6 @@ pub(super) fn emit<'k, T: Element, M: Element>(
             prefetch_queries(shape, args, &work.tile(at, begin));
         });
     }
-    if shape.overlaps(scores.scoring) {
-        overlap(k);
-    }
     k.if_(begin.lt(work.total), || {
         let at = at.unwrap_or_else(|| work.locate(begin));
         k.if_else(
@@ -111,6 +111,15 @@ fn prefetch_pages<'k>(k: &Kernel<'k>, args: &DecodeArgs<On<'k>>) {
     let entry = (k.block().x * k.block_dim().x + k.thread_index()) * 32;
     k.if_(entry.lt(args.sequences * args.table_row), || {
         args.pages.at(entry).prefetch();
+    });
+}
+
+/// The same of the lengths, by each block.
+fn prefetch_lengths<'k>(k: &Kernel<'k>, args: &DecodeArgs<On<'k>>) {
+    let entry = k.thread_index() * 32;
+    k.if_(entry.lt(args.sequences), || {
+        args.k_starts.at(entry).prefetch();
+        args.q_starts.at(entry).prefetch();
     });
 }
 
@@ -137,6 +146,14 @@ impl<'k, M: Element> Block<'_, 'k, M> {
         self.shape.row_blocks > 1
     }
 
+    /// Waits for the launch before, when a part's place is known: what that takes is over before that launch is. Behind the first part nothing is waited
+    /// for.
+    fn overlap(&self) {
+        if !self.shape.ragged() && self.shape.overlaps(self.scores.scoring) {
+            overlap(&self.k);
+        }
+    }
+
     /// Whether this warp copies, or is of the warpgroup that does.
     fn copies(&self) -> Bool<'k> {
         self.warp.ge(self.shape.warps)
@@ -161,10 +178,12 @@ impl<'k, M: Element> Block<'_, 'k, M> {
                     k,
                     shape,
                     args: self.args,
+                    work: self.work,
                     fill: self.ring.producer(),
                     only: (shape.copiers() > 1).then_some(number),
                 };
                 self.work.each_part(at, self.begin, |part| {
+                    self.overlap();
                     copies.part(part);
                     if shape.merges_in_stage() {
                         copies.alone(|| copies.fill.lend());
@@ -185,7 +204,7 @@ impl<'k, M: Element> Block<'_, 'k, M> {
         let line = k.block().x * each + (k.thread_index() - first);
         // A line of 128 bytes has 64 elements.
         let element = line.mul_wide(64u32);
-        let rows = args.q_starts.at(args.sequences).load_readonly();
+        let rows = self.work.read(args.q_starts.at(args.sequences));
         k.if_(element.lt(rows.mul_wide(args.q_row)), || {
             args.q.at(element).prefetch();
         });
@@ -211,6 +230,7 @@ impl<'k, M: Element> Block<'_, 'k, M> {
         }
         let stages = self.ring.consumer();
         self.work.each_part(at, self.begin, |part| {
+            self.overlap();
             let own = (self.warp, scales(shape, args, part, self.warp));
             fill(part, self.queries);
             meeting.meet();
@@ -399,6 +419,7 @@ pub(super) struct Copies<'a, 'p, 'k> {
     pub(super) k: Kernel<'k>,
     pub(super) shape: &'a DecodeShape,
     pub(super) args: &'a DecodeArgs<On<'k>>,
+    pub(super) work: &'a Work<'a, 'k>,
     pub(super) fill: BulkProducer<'p, 'k, Spec>,
     /// Which of several it is: the even ones ask for keys alone, the odd ones for values, and where there are more than two, each for some pages.
     pub(super) only: Option<u32>,
@@ -429,6 +450,7 @@ impl<'k> Copies<'_, '_, 'k> {
             });
         };
         let pages = Pages {
+            work: self.work,
             table: self
                 .args
                 .pages
@@ -527,16 +549,17 @@ const LINE: u32 = 32;
 
 /// The page table of a sequence, of which a warp reads lines: one while the pages of the line before it are copied. Keys that stream through the L2
 /// cache drive the table out of it, so that an entry takes as long to come as the keys that were asked for before it: several stages.
-struct Pages<'k> {
+struct Pages<'a, 'k> {
+    work: &'a Work<'a, 'k>,
     table: Ptr<'k, Global, u32>,
     /// The last page that has keys.
     last: Val<'k, u32>,
 }
 
-impl<'k> Pages<'k> {
+impl<'k> Pages<'_, 'k> {
     /// This lane's entry of a line.
     fn load(&self, line: Val<'k, u32>) -> Val<'k, u32> {
         let page = (line * LINE + line.kernel().lane()).min(self.last);
-        self.table.at(page).load_readonly()
+        self.work.read(self.table.at(page))
     }
 }

@@ -57,6 +57,7 @@ pub(super) fn emit<'k, T: Element>(
                     k: *k,
                     shape,
                     args,
+                    work: &work,
                     fill: ring.producer(),
                     only: None,
                 };

@@ -11,7 +11,7 @@ use super::shape::{DecodeShape, Storage};
 use crate::attention::mask::{MaskArgs, TileMask};
 use crate::attention::problem::MaskKind;
 use crate::attention::score::Scores;
-use heist_builder::{Bool, Group, Kernel, On, Val};
+use heist_builder::{Bool, Global, Group, Kernel, On, Ptr, Val};
 
 /// All work of a launch, as a warp sees it. Every lane of a warp takes part in
 /// making it and in [`Work::locate`].
@@ -225,6 +225,14 @@ impl<'a, 'k> Work<'a, 'k> {
         work
     }
 
+    /// A length, a start or a page. Read-only loads are not for launches that begin before what wrote it has ended.
+    pub(super) fn read(&self, from: Ptr<'k, Global, u32>) -> Val<'k, u32> {
+        match self.shape.overlaps(self.scores.scoring) {
+            true => from.load(),
+            false => from.load_readonly(),
+        }
+    }
+
     /// A sequence, by its number.
     pub(super) fn sequence(&self, number: Val<'k, u32>) -> Sequence<'k> {
         let (k, args) = (self.k, &self.args);
@@ -232,18 +240,18 @@ impl<'a, 'k> Work<'a, 'k> {
             false => (k.c(0), args.q_len),
             true => {
                 let starts = args.q_starts.at(number);
-                let start = starts.load_readonly();
-                (start, starts.at(1).load_readonly() - start)
+                let start = self.read(starts);
+                (start, self.read(starts.at(1)) - start)
             }
         };
         let (k_start, keys) = match self.shape.storage {
             Storage::Dense(_) => (k.c(0), args.k_len),
             Storage::Packed => {
                 let starts = args.k_starts.at(number);
-                let start = starts.load_readonly();
-                (start, starts.at(1).load_readonly() - start)
+                let start = self.read(starts);
+                (start, self.read(starts.at(1)) - start)
             }
-            Storage::Paged(_) => (k.c(0), args.k_starts.at(number).load_readonly()),
+            Storage::Paged(_) => (k.c(0), self.read(args.k_starts.at(number))),
         };
         let held = keys;
         let keys = match (self.shape.append, self.shape.storage) {
