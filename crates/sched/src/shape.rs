@@ -26,6 +26,8 @@ pub(crate) struct Shape {
     pub(crate) padded: bool,
     /// Threads of a block may be a tile apart.
     pub(crate) apart: bool,
+    /// Blocks that may leave a tile half done draw their first one too.
+    pub(crate) draws_all: bool,
     /// Of so many tiles a block may leave once, where tiles may be left half done.
     pub(crate) tiles_a_leave: u32,
     /// The first tile is drawn behind the prologue.
@@ -43,7 +45,8 @@ impl Shape {
     /// done and roles have a loop each. Attention has no registers for it, and long tiles. One that is watched draws all of its tiles.
     pub(crate) fn numbers_first(&self) -> bool {
         let relief = self.grid == TicketGrid::Relief && self.behind_prologue;
-        let left = self.pause.is_some() && self.apart && self.watch == Watch::Off;
+        let left =
+            self.pause.is_some() && self.apart && !self.draws_all && self.watch == Watch::Off;
         let numbers = relief || left;
         numbers && self.claims_first() && self.classes.is_none()
     }

@@ -55,6 +55,7 @@ pub struct Tiled<A> {
     watchdog: u64,
     padded: bool,
     apart: bool,
+    draws_all: bool,
     behind_prologue: bool,
     state: Option<u32>,
     pausing: bool,
@@ -105,6 +106,7 @@ impl<A: KernelParams> Tiled<A> {
             watchdog: 1_000_000,
             padded: false,
             apart: false,
+            draws_all: false,
             behind_prologue: false,
             state: None,
             pausing: false,
@@ -264,6 +266,14 @@ impl<A: KernelParams> Tiled<A> {
         self
     }
 
+    /// No block begins with the tile of its own number where tiles may be left half done: all are drawn. For bodies that have no
+    /// register for the difference.
+    #[must_use]
+    pub fn draws_all(mut self) -> Self {
+        self.draws_all = true;
+        self
+    }
+
     /// A block draws its first tile behind the prologue, where the loop begins, and not before it. For launches that may begin
     /// before the one before them has ended (programmatic dependent launch): the prologue waits for that one, and before the wait
     /// nothing is touched that launches share. A block that finds no tile has then run its prologue for nothing.
@@ -384,6 +394,7 @@ impl<A: KernelParams> Tiled<A> {
             watchdog: self.watchdog,
             padded: self.padded,
             apart: self.apart,
+            draws_all: self.draws_all,
             behind_prologue: self.behind_prologue,
             tiles_a_leave: TILES_A_LEAVE,
             pause: self.state.filter(|_| self.pausing),

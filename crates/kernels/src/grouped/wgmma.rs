@@ -219,6 +219,11 @@ fn build_typed<H: WgmmaInput, O: Stored>(
     };
     let roles = form.in_roles(schedule);
     let tiled = if roles { tiled.apart() } else { tiled };
+    // 256 rows of 8-bit floats leave no register to begin with the tile of a block's number: it spilled.
+    let tiled = match size_of::<H::Stored>() {
+        1 => tiled.draws_all(),
+        _ => tiled,
+    };
     tiled.build(arch, |k, args, tiles| {
         let gathered = form.fused.gathered.is_some();
         let ring = ring(
