@@ -119,6 +119,8 @@ pub struct Pause<'k> {
     resident: Val<'k, u32>,
     /// Blocks of the launch that come for others, or draw their first tile.
     grid: Val<'k, u32>,
+    /// Whether the others begin with the tile of their own number.
+    numbered: bool,
     /// 32-bit words of a slot.
     slot_words: u32,
     /// Here and not in registers, which bodies with much state have none to spare of.
@@ -278,6 +280,7 @@ impl<'k> Pause<'k> {
         k: &Kernel<'k>,
         control: Control<'k>,
         [resident, grid]: [Val<'k, u32>; 2],
+        numbered: bool,
         state: u32,
     ) -> Pause<'k> {
         let shared = k.shared_aligned::<u32>("heist_pause", SHARED, 16);
@@ -291,6 +294,7 @@ impl<'k> Pause<'k> {
             control,
             resident,
             grid,
+            numbered,
             slot_words: slot_words(state),
             shared,
         }
@@ -418,6 +422,9 @@ impl<'k> Pause<'k> {
     /// Counts such a block in, once.
     #[track_caller]
     fn count_in_late(&self) {
+        if !self.numbered {
+            return;
+        }
         let k = self.k;
         k.if_(self.shared.at(FRESH).load().ne(0), || {
             self.shared.at(FRESH).store(0u32);

@@ -241,12 +241,13 @@ impl<'k> Setup<'_, 'k> {
     fn pause(&self) -> Option<Pause<'k>> {
         let state = self.shape.pause;
         // Those that begin with the tile of their number come for nobody.
-        let come = match self.shape.numbers_first() && state.is_some() {
+        let numbered = self.shape.numbers_first() && state.is_some();
+        let come = match numbered {
             true => self.workers - self.hidden.first(),
             false => self.workers,
         };
         let counts = [self.hidden.resident, come];
-        state.map(|state| Pause::new(&self.k, self.control, counts, state))
+        state.map(|state| Pause::new(&self.k, self.control, counts, numbered, state))
     }
 
     /// The policy, where it has anything to decide.
