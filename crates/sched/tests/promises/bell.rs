@@ -5,10 +5,11 @@ use heist_launch::{Arg, Clock, DecisionKind, Dim3};
 use heist_ptx::arch::Gpu;
 use heist_run::Program;
 use heist_run::company::{
-    Budget, Checks, Device, Host, Options, Order, Reach, Silent, Stream, together,
+    Budget, Checks, Device, Host, Options, Order, Ran, Reach, Silent, Stream, together,
 };
 use heist_sched::{
-    BELL_BYTES, Bell, LaunchReport, Schedule, TileSource, Tiled, TiledKernel, TraceDevice, Watch,
+    BELL_BYTES, Bell, LaunchReport, Plan, Schedule, TileSource, Tiled, TiledKernel, TraceDevice,
+    Watch,
 };
 
 kernel_params! {
@@ -503,41 +504,54 @@ fn never_leaves_after_one_tile_where_tiles_may_be_left() {
     }
 }
 
+/// A launch that has so many multiprocessors to itself.
+fn alone(
+    kernel: &TiledKernel<Count>,
+    plan: &Plan,
+    [tiles, longer]: [u32; 2],
+    sms: u32,
+    host: &mut dyn Host,
+) -> Ran {
+    let own = Count {
+        runs: Arg::in_out(&vec![0u32; tiles as usize + 3]),
+        tiles,
+        longer,
+    };
+    let arguments = kernel.arguments(plan, own);
+    let program = Program::from_module("count.ptx", &kernel.built.module);
+    let streams = [Stream {
+        priority: 0,
+        orders: vec![Order {
+            program: program.simulated().expect("a kernel"),
+            entry: "count",
+            launch: &plan.launch,
+            arguments: &arguments,
+            not_before: 0,
+        }],
+    }];
+    let device = Device::of(Gpu { sms, ..Gpu::H200 });
+    let mut ran =
+        together(&device, &streams, &bounded(), host).unwrap_or_else(|found| panic!("{found:?}"));
+    let ran = ran.remove(BATCH).remove(0);
+    let found = &ran.report.diagnostics;
+    assert!(found.is_empty(), "{found:#?}");
+    ran
+}
+
 /// Blocks that come for nothing come one after the other, and those that look at the bell do so at every step: neither tries what the words
 /// that it loads anyway say to be in vain. By instructions of warps.
 #[test]
 fn who_comes_or_looks_in_vain_touches_nothing() {
     let schedule = "ticket late pausing greedy".parse().expect("a schedule");
-    let alone = |leaving| {
+    let cost = |leaving| {
         let kernel = kernel(&schedule, TILES, STEPS, Body::Deaf).leaving(leaving);
         let plan = kernel.plan(SMS).expect("a launch");
-        let own = Count {
-            runs: Arg::in_out(&[0u32; TILES as usize + 3]),
-            tiles: TILES,
-            longer: 0,
-        };
-        let arguments = kernel.arguments(&plan, own);
-        let program = Program::from_module("count.ptx", &kernel.built.module);
-        let streams = [Stream {
-            priority: 0,
-            orders: vec![Order {
-                program: program.simulated().expect("a kernel"),
-                entry: "count",
-                launch: &plan.launch,
-                arguments: &arguments,
-                not_before: 0,
-            }],
-        }];
-        let device = Device::of(Gpu {
-            sms: SMS,
-            ..Gpu::H200
-        });
-        let ran = together(&device, &streams, &bounded(), &mut Silent)
-            .unwrap_or_else(|found| panic!("{found:?}"));
-        let stats = &ran[BATCH][0].report.stats;
+        let stats = alone(&kernel, &plan, [TILES, 0], SMS, &mut Silent)
+            .report
+            .stats;
         (stats.warp_instructions, stats.blocks)
     };
-    let (more, fewer) = (alone(1), alone(8));
+    let (more, fewer) = (cost(1), cost(8));
     let (cost, blocks) = (more.0 - fewer.0, more.1 - fewer.1);
     assert_eq!(blocks, 29);
     // 121 each.
@@ -558,31 +572,7 @@ fn never_is_overruled_where_no_block_would_come_for_the_rest() {
     let schedule = "ticket late pausing never".parse().expect("a schedule");
     let kernel = watched(Watch::Trace, &schedule, 9, 2, Body::Deaf);
     let plan = kernel.plan(1).expect("a launch");
-    let own = Count {
-        runs: Arg::in_out(&[0u32; 12]),
-        tiles: 9,
-        longer: 0,
-    };
-    let arguments = kernel.arguments(&plan, own);
-    let program = Program::from_module("count.ptx", &kernel.built.module);
-    let streams = [Stream {
-        priority: 0,
-        orders: vec![Order {
-            program: program.simulated().expect("a kernel"),
-            entry: "count",
-            launch: &plan.launch,
-            arguments: &arguments,
-            not_before: 0,
-        }],
-    }];
-    let device = Device::of(Gpu {
-        sms: 3,
-        ..Gpu::H200
-    });
-    let ran = together(&device, &streams, &bounded(), &mut Silent)
-        .unwrap_or_else(|found| panic!("{found:?}"));
-    let report = &ran[BATCH][0].report;
-    assert!(report.diagnostics.is_empty(), "{:#?}", report.diagnostics);
+    let report = alone(&kernel, &plan, [9, 0], 3, &mut Silent).report;
     let report = kernel.report(&plan, &report.outcome, &place(3));
     let trace = report.expect("a report").trace.expect("a trace");
     assert_eq!(trace.miscounted_tiles(Dim3::from(9)), []);
@@ -629,36 +619,12 @@ fn rung_twice(watch: Watch) -> LaunchReport {
     let schedule = "ticket late pausing never".parse().expect("a schedule");
     let kernel = watched(watch, &schedule, 4, LONGEST, Body::Looks);
     let plan = kernel.plan(2).expect("a launch");
-    let own = Count {
-        runs: Arg::in_out(&[0u32; 7]),
-        tiles: 4,
-        longer: SHORTER.wrapping_neg(),
-    };
-    let arguments = kernel.arguments(&plan, own);
-    let program = Program::from_module("count.ptx", &kernel.built.module);
-    let streams = [Stream {
-        priority: 0,
-        orders: vec![Order {
-            program: program.simulated().expect("a kernel"),
-            entry: "count",
-            launch: &plan.launch,
-            arguments: &arguments,
-            not_before: 0,
-        }],
-    }];
     let mut host = Twice {
         control: kernel.readout(&plan).control(),
         at: 0,
         again: None,
     };
-    let device = Device::of(Gpu {
-        sms: 2,
-        ..Gpu::H200
-    });
-    let ran = together(&device, &streams, &bounded(), &mut host)
-        .unwrap_or_else(|found| panic!("{found:?}"));
-    let report = &ran[BATCH][0].report;
-    assert!(report.diagnostics.is_empty(), "{:#?}", report.diagnostics);
+    let report = alone(&kernel, &plan, [4, SHORTER.wrapping_neg()], 2, &mut host).report;
     let runs = kernel.output(&report.outcome, "runs");
     let runs = runs.and_then(|runs| runs.to_vec::<u32>()).expect("words");
     let steps = 4 * LONGEST - 6 * SHORTER;

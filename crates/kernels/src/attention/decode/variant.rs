@@ -482,6 +482,22 @@ mod tests {
         }
     }
 
+    /// One query of each sequence over 16384 keys, which lie in pages or one behind the other.
+    fn one_query(batch: u32, heads: u32, paged: bool) -> Problem {
+        let mut problem = Problem::ragged(vec![(1, 16384); batch as usize], heads, 128);
+        match paged {
+            true => problem.page_size = Some(16),
+            false => {
+                problem.lengths = Lengths::Same {
+                    batch,
+                    queries: 1,
+                    keys: 16384,
+                };
+            }
+        }
+        problem
+    }
+
     /// Shares begin and end with tiles where that takes about all multiprocessors, whether lengths are known or not; else all have as much.
     #[test]
     fn shares_keep_in_step_with_tiles() {
@@ -490,17 +506,7 @@ mod tests {
             sms: 132,
         };
         let blocks = |batch: u32, heads: u32, paged: bool| {
-            let mut problem = Problem::ragged(vec![(1, 16384); batch as usize], heads, 128);
-            match paged {
-                true => problem.page_size = Some(16),
-                false => {
-                    problem.lengths = Lengths::Same {
-                        batch,
-                        queries: 1,
-                        keys: 16384,
-                    };
-                }
-            }
+            let problem = one_query(batch, heads, paged);
             let shape = decode_shape(&problem, target);
             decode_grid(&problem, &shape, target).blocks
         };
@@ -550,18 +556,8 @@ mod tests {
             sms: 132,
         };
         let combine = |cache: Cache, batch: u32, paged: bool| {
-            let mut problem = Problem::ragged(vec![(1, 16384); batch as usize], 32, 128);
+            let mut problem = one_query(batch, 32, paged);
             (problem.kv_heads, problem.cache) = (1, cache);
-            match paged {
-                true => problem.page_size = Some(16),
-                false => {
-                    problem.lengths = Lengths::Same {
-                        batch,
-                        queries: 1,
-                        keys: 16384,
-                    };
-                }
-            }
             let shape = decode_shape(&problem, target);
             decode_grid(&problem, &shape, target).combine
         };
