@@ -371,7 +371,8 @@ fn who_comes_late_to_its_own_tile_makes_room_for_another_that_leaves() {
         ..even(TILES, Body::Looks)
     };
     let seen = visited_at_work(batch, "until-asked", Bell::For(2), COMES - 20_000, 2);
-    assert!(seen.left >= 4, "{}", seen.left);
+    // 8; one that is counted in at each of its looks has 14 leave.
+    assert!((4..=10).contains(&seen.left), "{}", seen.left);
     assert!(seen.visit < VISIT_NS + WAIT_NS, "{}", seen.visit);
 }
 
