@@ -1,4 +1,4 @@
-//! Grouped multiplications on the GPU: the cases that `docs/measurements.md` lists,
+//! Grouped multiplications on the GPU: the cases that `docs/measurements/groups.md` lists,
 //! each with several tile shapes and schedules, checked and timed in turns over the
 //! same memory; and a soak of thousands of launches in clusters.
 //!

@@ -125,7 +125,7 @@ fn pages() -> Vec<(String, String)> {
         .map(|name| root.join(name))
         .into();
     paths.extend(
-        inside("docs")
+        (inside("docs").chain(inside("docs/measurements")))
             .map(|entry| entry.path())
             .filter(|path| path.extension().is_some_and(|end| end == "md")),
     );

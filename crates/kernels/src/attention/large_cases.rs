@@ -72,7 +72,7 @@ impl Cases {
         self.large_on_warpgroups(masks);
     }
 
-    /// Shapes of `docs/measurements.md`.
+    /// Shapes of `docs/measurements/attention.md`.
     fn measured(&mut self, rungs: [Rung; 2]) {
         for (dim, length, dtype) in [
             (64, 1024, Dtype::F16),

@@ -19,7 +19,7 @@
 //!   or the blocks of a cluster send them to each other.
 //!
 //! The constants were fitted to times that an H200 took: 10,201 plans of 211 shapes, mostly drawn at random, with 1 to 8192 rows,
-//! in up to 72 plans each (`gemm_tiles DIR many`), each with operands in memory and in L2. docs/measurements.md has what they
+//! in up to 72 plans each (`gemm_tiles DIR many`), each with operands in memory and in L2. docs/measurements/gemm.md has what they
 //! choose for other shapes. What shows of a short tile's stores where warpgroups store in turns was fitted later to 45 shapes of several waves (2026-11-18): fitted to either half the choice in the
 //! other took 1.022 for 1.029 and 1.029 for 1.048 of the best. What four blocks wait for each other and what a single staging buffer costs were added later, each by itself, to 356 shapes
 //! (11,600 plans, up to 72 a shape, in one wave or more): chosen plans took 1.0201 times as long as the best instead of 1.0214, either half of the shapes gained (the same with

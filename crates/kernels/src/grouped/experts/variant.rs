@@ -61,7 +61,7 @@ const LAUNCH: f64 = 5.0;
 const MEMORY: f64 = 3.5;
 
 /// Which way to gather takes less: gathering threads make every step of the first product longer, and a
-/// launch moves all rows once more. Measured on an H200 (docs/measurements.md): few steps gain by the
+/// launch moves all rows once more. Measured on an H200 (docs/measurements/groups.md): few steps gain by the
 /// first, and many by the second.
 pub(super) fn gathering(problem: &Experts, up: &Tiling, target: Target) -> Gathering {
     let [fused, launch] = gathering_times(problem, up, target);
