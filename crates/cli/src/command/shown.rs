@@ -63,7 +63,9 @@ fn documents() -> Vec<PathBuf> {
         root.join("cases/README.md"),
     ];
     let page = |folder: PathBuf| fs::read_dir(folder).expect("a folder").flatten();
-    all.extend(page(root.join("docs")).map(|entry| entry.path()));
+    for folder in ["docs", "docs/measurements"] {
+        all.extend(page(root.join(folder)).map(|entry| entry.path()));
+    }
     all.extend(page(root.join("rules")).map(|entry| entry.path().join("page.md")));
     all.retain(|path| path.is_file());
     all
