@@ -282,6 +282,12 @@ def measure(problem, options, made, flush):
         notes["cuBLAS"] += kernels(peers[0]) if options.names else ""
     except RuntimeError as failure:
         print(f"no peer for {problem['name']}: {str(failure).splitlines()[0][:150]}")
+    if options.triton and problem["input"] in ("bf16", "f16"):
+        from peers_triton import matmul
+
+        tuned = [matmul(a, b.t()) for a, b, _ in sets]
+        error = (tuned[0]().float() - reference).norm().item() / max(norm.item(), 1e-30)
+        work["Triton"], notes["Triton"] = graph_of(tuned, calls), f"{error:.1e}"
     for arm in problem["arms"]:
         name = arm["name"]
         told = [made[step["ptx"]] for step in arm["steps"]]
@@ -716,6 +722,21 @@ def timed(work, rounds, calls, flush):
     return {name: statistics.median(samples) for name, samples in times.items()}
 
 
+def summary(results):
+    """How the first arm of each problem, which the model chooses, stands beside each peer."""
+    for peer in ("cuBLAS", "Triton"):
+        ratios = {}
+        for result in results:
+            ours = [us for name, us in result["us"].items() if name not in ("cuBLAS", "Triton", "eager")]
+            if ours and peer in result["us"]:
+                ratios["x".join(map(str, result["problem"]))] = result["us"][peer] / ours[0]
+        if ratios:
+            mean = statistics.geometric_mean(ratios.values())
+            worst = sorted((ratio, name) for name, ratio in ratios.items())[:6]
+            behind = sum(ratio < 0.95 for ratio in ratios.values())
+            print(f"{len(ratios)} beside {peer}: {mean:.3f}, below 0.95: {behind}; worst", *(f"{name} {ratio:.3f}" for ratio, name in worst))
+
+
 def main():
     parser = argparse.ArgumentParser()
     parser.add_argument("directory")
@@ -735,6 +756,7 @@ def main():
     parser.add_argument("--sets", type=int, default=1, help="with --hot: so many sets of operands, as far as L2 has room for all")
     parser.add_argument("--zeros", action="store_true", help="operands are zeros, which take little power")
     parser.add_argument("--names", action="store_true", help="tell which kernels the peer runs")
+    parser.add_argument("--triton", action="store_true", help="Triton as a second peer, tuned for each shape")
     parser.add_argument("--limit", type=float, default=1e9, help="seconds after which to stop")
     options = parser.parse_args()
     began = time.time()
@@ -789,6 +811,7 @@ def main():
                     f"{m} {n} {k} {name} {us:.3f} {peer:.3f}\n" for name, us in medians.items() if name != "cuBLAS" and " " not in name
                 )
         torch.cuda.empty_cache()
+    summary(results)
     print(f"{time.time() - began:.0f} s")
 
 
