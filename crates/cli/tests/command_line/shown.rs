@@ -124,9 +124,9 @@ fn pages() -> Vec<(String, String)> {
     let mut paths: Vec<PathBuf> = ["README.md", "CONTRIBUTING.md", "cases/README.md"]
         .map(|name| root.join(name))
         .into();
+    let docs = inside("docs").chain(inside("docs/measurements"));
     paths.extend(
-        (inside("docs").chain(inside("docs/measurements")))
-            .map(|entry| entry.path())
+        docs.map(|entry| entry.path())
             .filter(|path| path.extension().is_some_and(|end| end == "md")),
     );
     paths.extend(
