@@ -6,14 +6,14 @@
 //! ```
 //!
 //! Sets are `decode` (20 shapes with what is chosen), `deal` (some of them with other
-//! shares and stages), `ways` (some of them and others at random with every plausible plan), `step` (some of them dealt to other numbers of blocks), `any` (others at random with what is chosen), `neighbours` (one key head a tile, two and four), `stages` (how much is on its way), `paged` (pages beside whole sequences), `tiny` (keys and values of 8 bits, whole and in pages), `spec` (2 to 16 queries), `short` (128 to 1024 tokens), `brief` (others at random), `narrow` (heads of 128, blocks of other sizes), `few` (fewer tiles than multiprocessors), `long` (2k to 8k), `one`
+//! shares and stages), `ways` (some of them and others at random with every plausible plan), `step` (some of them dealt to other numbers of blocks), `any` (others at random with what is chosen), `neighbours` (one key head a tile, two and four), `stages` (how much is on its way), `paged` (pages beside whole sequences), `tiny` (keys and values of 8 bits, whole and in pages), `spec` (2 to 16 queries, with weights rounded and split), `short` (128 to 1024 tokens), `brief` (others at random), `narrow` (heads of 128, blocks of other sizes), `few` (fewer tiles than multiprocessors), `long` (2k to 8k), `one`
 //! (one sequence of 512 tokens), `backward` (gradients, for `bench/kernels/backward.py`) and `packed` (ten skewed batches, for `bench/kernels/packed.py`).
 
 use heist_builder::Arch;
 use heist_kernels::attention::{
     BACKWARD, Backward, Cache, Combine, Config, DecodeShape, Dtype, FAMILY, Grid, Lengths, Mask,
-    Problem, Rung, Sums, WarpgroupShape, decode_grid, decode_plan, decode_shape, job, schedule,
-    staying, warpgroup_plan, warpgroup_schedule, warpgroup_shape,
+    Problem, Rung, Sums, WarpgroupShape, Weights, decode_grid, decode_plan, decode_shape, job,
+    schedule, staying, warpgroup_plan, warpgroup_schedule, warpgroup_shape,
 };
 use heist_kernels::{KernelError, LaunchPlan, Target};
 use heist_launch::{Arg, BufferRef, TensorMap};
@@ -485,8 +485,11 @@ fn speculative(queries: u32, kv_heads: u32) -> Set {
         keys: 8192,
     };
     problem.mask = Mask::Causal;
+    let mut split = problem.clone();
+    split.weights = Weights::Split;
+    let (_, _, plan) = chosen(&split);
     Set {
-        arms: vec![chosen(&problem)],
+        arms: vec![chosen(&problem), ("split weights".into(), split, plan)],
         problem,
     }
 }

@@ -352,6 +352,7 @@ fn for_many_tiles(plain: Config, target: Target) -> Config {
         0..=64 => Config {
             q_in_registers: true,
             swizzled: true,
+            set_aside: plain.changed,
             ..wide
         },
         65..=96 if measured && !stays => Config {

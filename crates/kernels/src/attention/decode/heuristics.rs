@@ -21,6 +21,7 @@ use super::combine::{TOGETHER, fours};
 use super::shape::{Appended, Appender, Combine, DecodeShape, Grid, Storage};
 use crate::attention::cache::Cache;
 use crate::attention::problem::{Lengths, Mask, Problem};
+use crate::attention::score::Scoring;
 use crate::family::Target;
 use heist_builder::Feature;
 
@@ -118,7 +119,7 @@ pub fn decode_shape(problem: &Problem, target: Target) -> DecodeShape {
         && problem.longest().1.is_multiple_of(2);
     let shape = DecodeShape { twins, ..shape };
     let shape = DecodeShape {
-        keys: keys_of_stage(&shape),
+        keys: keys_of_stage(&shape, &problem.scoring),
         ..shape
     };
     let room = target.arch.limits().shared_opt_in;
@@ -130,7 +131,7 @@ pub fn decode_shape(problem: &Problem, target: Target) -> DecodeShape {
 }
 
 /// Keys of a stage: as many bytes, whatever a key has, and no more than a warp has registers for.
-fn keys_of_stage(shape: &DecodeShape) -> u32 {
+fn keys_of_stage(shape: &DecodeShape, scoring: &Scoring) -> u32 {
     let (bytes, most) = match shape.cache {
         Cache::Latent => return 64,
         Cache::Same => (2, 128),
@@ -144,8 +145,12 @@ fn keys_of_stage(shape: &DecodeShape) -> u32 {
     };
     let fit = stage / 2 / (shape.heads * shape.head_dim * bytes);
     let fit = 1 << fit.max(1).ilog2();
+    let of_warp = match shape.crowded(scoring) {
+        true => 32,
+        false => 64,
+    };
     fit.min(most)
-        .min(64 * shape.across())
+        .min(of_warp * shape.across())
         .max(16 * shape.across())
 }
 

@@ -41,7 +41,7 @@ pub(super) struct Rows<'k, T: Element> {
 
 /// Where the left fragments of the scores are.
 struct Queries<'k, T: Element> {
-    /// In registers, those of the first 16 rows, one for each 16 elements; of wide heads none.
+    /// In registers, those of the first 16 rows, one for each 16 elements; none where [`DecodeShape::keeps_queries`] says so.
     kept: Vec<FragmentA<'k, T>>,
     /// In shared memory, from where the others are loaded again for each stage.
     source: ASource<'k, T>,
@@ -137,7 +137,7 @@ impl<'k, T: Element> Rows<'k, T> {
         let row = first_row(shape, warp);
         let across = warp / shape.down;
         let source = queries.a_rows(row);
-        let steps = match shape.head_dim <= 128 {
+        let steps = match shape.keeps_queries(scores.scoring) {
             true => 0..shape.head_dim / 16,
             false => 0..0,
         };

@@ -187,9 +187,22 @@ impl DecodeShape {
         self.rows() / self.heads
     }
 
-    /// Whether tiles of two key heads, which adjoin, read more at a time of each row of memory: up to 512 bytes of both.
+    /// Whether tiles of two key heads, which adjoin, read more at a time of each row of memory: up to 512 bytes of both. A warp's results of
+    /// wider heads take more registers than each of eight warps has.
     pub(super) fn suits_two_heads(&self) -> bool {
-        self.head_chunks() <= 16 && self.adjoin(2)
+        self.head_chunks() <= 16 && self.head_dim <= 128 && self.adjoin(2)
+    }
+
+    /// Whether a warp keeps the queries of its first 16 rows in registers, and does not load them for each stage.
+    pub(super) fn keeps_queries(&self, scoring: &Scoring) -> bool {
+        self.head_dim <= 128 && !self.crowded(scoring)
+    }
+
+    /// Whether weights in two terms, or changed scores, leave a warp of a tile of 64 rows too few registers for what it has else: 64 keys of a stage,
+    /// and queries. With both, and with either, some of these kernels spilled.
+    pub(super) fn crowded(&self, scoring: &Scoring) -> bool {
+        let more = self.weights == Weights::Split || !scoring.mods.is_empty();
+        self.row_blocks == 1 && self.head_rows() > 32 && more
     }
 
     /// Whether two keys fill a row of 128 bytes and lie there in memory.

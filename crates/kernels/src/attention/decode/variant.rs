@@ -446,6 +446,7 @@ fn steps<P: Parameters<DecodeArgs>>(
 mod tests {
     use super::heuristics::{decode_grid, decode_shape};
     use super::*;
+    use crate::attention::problem::Weights;
     use crate::attention::softcap;
     use std::sync::Arc;
 
@@ -565,6 +566,38 @@ mod tests {
         assert_eq!(combine(Cache::Same, 32, true), Combine::LastBlock);
         assert_eq!(combine(Cache::Same, 1, true), Combine::Launch);
         assert_eq!(combine(Cache::E4m3, 32, false), Combine::LastBlock);
+    }
+
+    /// Tiles of 64 rows whose weights or scores take more registers have fewer keys a stage, so that nothing is spilled; others keep theirs. So do
+    /// heads of 256, which are not multiplied by twice as many warps.
+    #[test]
+    fn what_takes_registers_has_fewer_keys() {
+        let target = Target {
+            arch: Arch::SM_90A,
+            sms: 132,
+        };
+        let shape = |queries: u32, weights: Weights, cap: Option<f32>| {
+            let mut problem = Problem::new(2, 32, queries, 128);
+            (problem.kv_heads, problem.weights) = (4, weights);
+            problem.dtype = Dtype::Bf16;
+            problem.scoring.mods.extend(cap.map(softcap));
+            problem.lengths = Lengths::Same {
+                batch: 2,
+                queries,
+                keys: 4096,
+            };
+            let shape = decode_shape(&problem, target);
+            (shape.keys, shape.keeps_queries(&problem.scoring))
+        };
+        for (weights, cap) in [(Weights::Split, None), (Weights::Rounded, Some(2.0))] {
+            assert_eq!(shape(8, weights, cap), (64, false));
+            assert_eq!(shape(4, weights, cap), (128, true));
+        }
+        assert_eq!(shape(8, Weights::Rounded, None), (128, true));
+        let mut wide = Problem::ragged(vec![(1, 4096); 2], 8, 256);
+        (wide.kv_heads, wide.cache) = (2, Cache::E4m3);
+        let wide = decode_shape(&wide, target);
+        assert_eq!((wide.heads, wide.warps), (1, 4));
     }
 
     /// A step with one key more launches the kernel of the step before; other scores and heads have others.
