@@ -565,7 +565,7 @@ fn decoding_is_dealt_evenly() {
     }
 }
 
-/// Rows of keys that are short in memory are read two at a time: those of two heads where heads adjoin, of two keys where keys do.
+/// Rows of keys that are short in memory are read together: those of two heads or four where heads adjoin, of two keys where keys do.
 #[test]
 fn short_rows_of_keys_are_read_together() {
     let shape = |change: &dyn Fn(&mut Problem)| {
@@ -576,7 +576,18 @@ fn short_rows_of_keys_are_read_together() {
     };
     assert_eq!(shape(&|_| {}).heads, 2);
     assert_eq!(shape(&|problem| problem.page_size = None).heads, 2);
-    assert_eq!(shape(&|problem| problem.cache = Cache::E4m3).heads, 2);
+    // 64 bytes a head: four have 256, and two where four can't be had or tiles of four would be in many parts.
+    let tiny = |(kv_heads, batch)| {
+        move |problem: &mut Problem| {
+            problem.lengths = Lengths::Each(vec![(1, 500); batch]);
+            (problem.cache, problem.kv_heads) = (Cache::E4m3, kv_heads);
+        }
+    };
+    let heads = |of| shape(&tiny(of)).heads;
+    assert_eq!(
+        [(8, 33), (8, 32), (2, 200), (1, 200)].map(heads),
+        [4, 2, 2, 1]
+    );
     assert_eq!(shape(&|problem| problem.kv_heads = 1).heads, 1);
     assert_eq!(shape(&|problem| problem.head_dim = 80).heads, 1);
     let whole = |keys: u32| {

@@ -436,6 +436,14 @@ fn decoding_does_not_spill() {
         cases.push((problem, Target { arch, sms: 132 }));
     }
     let mut cases = sample(cases);
+    // Four key heads a tile.
+    for page_size in [None, Some(16)] {
+        let mut problem = Problem::ragged(vec![(1, 5000); 80], 16, 64);
+        (problem.kv_heads, problem.cache) = (4, Cache::E4m3);
+        (problem.page_size, problem.dtype) = (page_size, Dtype::Bf16);
+        let arch = Arch::SM_90A;
+        cases.push((problem, Target { arch, sms: 132 }));
+    }
     // Keys and values that are one row, on warpgroups.
     for (index, (heads, dim, values)) in [(16, 576, 512), (128, 576, 512), (64, 192, 128)]
         .into_iter()

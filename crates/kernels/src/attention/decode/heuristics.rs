@@ -7,7 +7,7 @@
 //!   queries of a sequence. `mma.sync` needs 16; what is empty costs nothing, since
 //!   multiplying 16 rows takes a tenth of the time that the keys take to come. More have eight
 //!   warps: one on a scheduler would wait for itself.
-//! * **Heads**: two of a tile where they adjoin, so that copies have 256 bytes and more of each key;
+//! * **Heads**: two or four of a tile where they adjoin, so that copies have 256 bytes and more of each key;
 //!   or two keys of 64 bytes a row, where keys adjoin.
 //! * **Stages**: three of 32 KB (64 KB for heads above 128 elements, and two of these for 32 rows and more): large enough for
 //!   copies of 8 KB each and for 16 keys a warp. Two were 1 in a hundred slower, four and
@@ -92,14 +92,22 @@ pub fn decode_shape(problem: &Problem, target: Target) -> DecodeShape {
             rounds: problem.cache == Cache::E4m3 && !append.in_cache_type,
         }),
     };
-    let shape = match rows <= 16 && problem.kv_heads.is_multiple_of(2) && shape.suits_two_heads() {
-        true => DecodeShape {
-            down: 2,
-            warps: 8,
-            heads: 2,
-            ..shape
-        },
-        false => shape,
+    let of_heads = |heads: u32| DecodeShape {
+        down: heads,
+        warps: 8,
+        heads,
+        ..shape
+    };
+    // Four where a tile of them has two parts at the most: each has twice the rows to combine. 1 to 9 in a hundred faster than two then, and as much
+    // slower with 8 and 16 parts.
+    let few_parts = |shape: &DecodeShape| 2 * most_tiles(problem, shape) >= target.sms;
+    let together = [4, 2].into_iter().find(|&heads| {
+        let fit = problem.kv_heads.is_multiple_of(heads) && shape.suits_heads(heads);
+        fit && (heads == 2 || few_parts(&of_heads(heads)))
+    });
+    let shape = match together.filter(|_| rows <= 16) {
+        Some(heads) => of_heads(heads),
+        None => shape,
     };
     // Keys of 8 bits take longer to be turned into halves than to come: once for 32 rows.
     let tall = shape.cache == Cache::E4m3

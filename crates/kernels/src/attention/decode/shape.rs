@@ -187,10 +187,14 @@ impl DecodeShape {
         self.rows() / self.heads
     }
 
-    /// Whether tiles of two key heads, which adjoin, read more at a time of each row of memory: up to 512 bytes of both. A warp's results of
-    /// wider heads take more registers than each of eight warps has.
-    pub(super) fn suits_two_heads(&self) -> bool {
-        self.head_chunks() <= 16 && self.head_dim <= 128 && self.adjoin(2)
+    /// Whether tiles of two or four key heads, which adjoin, read more at a time of each row of memory: two up to 512 bytes of both, four 256 bytes of
+    /// all. A warp's results of wider heads take more registers than each of eight warps has.
+    pub(super) fn suits_heads(&self, heads: u32) -> bool {
+        let suits = match heads {
+            2 => self.head_chunks() <= 16 && self.head_dim <= 128,
+            _ => heads * self.head_chunks() == 16,
+        };
+        suits && self.adjoin(heads)
     }
 
     /// Whether a warp keeps the queries of its first 16 rows in registers, and does not load them for each stage.

@@ -12,7 +12,6 @@ use super::DecodeArgs;
 use super::rows::Rows;
 use super::work::Part;
 use crate::attention::params::Element;
-use crate::attention::softmax::Softmax;
 use heist_builder::{Bool, E4m3, FragmentB, On, SharedTile, Val, WarpTile, f16};
 
 /// Elements whose order is changed together.
@@ -69,8 +68,10 @@ impl<'k> Rows<'k, f16> {
         let (high, wide) = (self.shape().row_blocks, self.shape().cols() / 8);
         let scores = WarpTile::zero(&self.kernel(), high as usize, wide as usize);
         self.tiny_scores(stage, &scores);
+        // Of 32 rows asked for before the softmax, which takes as long as they take to come; of fewer that was up to 2 in a hundred slower.
+        let words = (high > 1).then(|| self.tiny_words(stage, 0));
         self.admit(&scores, first, masked);
-        self.tiny_values(stage, &scores, self.softmax());
+        self.tiny_values(stage, &scores, words);
     }
 
     /// The scores of a stage's keys, from keys of 8 bits.
@@ -104,39 +105,43 @@ impl<'k> Rows<'k, f16> {
         }
     }
 
-    /// Weighs a stage's values of 8 bits.
+    /// The values of 16 keys, of 32 elements each: keys 0 to 7 and 8 to 15 of one group of elements, then of the next.
+    fn tiny_words(&self, stage: &SharedTile<'k, f16>, step: u32) -> Vec<[Val<'k, u32>; 4]> {
+        let (shape, lane) = (self.shape(), stage.kernel().lane());
+        let values = self.panel() * shape.panel_rows() + shape.panels() * shape.key_rows();
+        let row = self.first_row() + values + (lane & 15);
+        let chunk = self.chunk() + (lane >> 4);
+        let (down, right) = shape.place_of_keys(step);
+        let groups = (0..shape.head_dim / GROUP).step_by(2);
+        let words = groups.map(|group| {
+            let (panel, within) = (group / 8, group % 8);
+            let row = row + (panel * shape.panel_rows() + down);
+            let at = stage.chunk(row, chunk + (within + right));
+            at.load_matrices_transposed::<4>().map(Val::bitcast)
+        });
+        words.collect()
+    }
+
+    /// Weighs a stage's values of 8 bits, of which those of the first 16 keys may be on their way.
     fn tiny_values(
         &self,
         stage: &SharedTile<'k, f16>,
         scores: &WarpTile<'k>,
-        softmax: &Softmax<'k>,
+        mut ahead: Option<Vec<[Val<'k, u32>; 4]>>,
     ) {
-        let shape = self.shape();
-        let k = stage.kernel();
-        let lane = k.lane();
-        let values = self.panel() * shape.panel_rows() + shape.panels() * shape.key_rows();
-        let row = self.first_row() + values + (lane & 15);
-        let chunk = self.chunk() + (lane >> 4);
+        let (shape, softmax) = (self.shape(), self.softmax());
         for step in 0..shape.cols() / 16 {
             let weights: Vec<_> = (0..shape.row_blocks as usize)
                 .filter_map(|m| softmax.weights::<f16>(scores, m, step as usize, shape.weights))
                 .collect();
-            for group in (0..shape.head_dim / GROUP).step_by(2) {
-                let (panel, within) = (group / 8, group % 8);
-                let (down, right) = shape.place_of_keys(step);
-                let row = row + (panel * shape.panel_rows() + down);
-                let at = stage.chunk(row, chunk + (within + right));
-                // Keys 0 to 7 and 8 to 15 of one group of elements, then of the next.
-                let words = at.load_matrices_transposed::<4>();
-                let halves = words.map(|word| {
-                    let word = word.bitcast::<u32>().with_bytes([0, 2, 1, 3]);
-                    word.unpack_four::<E4m3>()
-                });
+            let words = ahead.take().unwrap_or_else(|| self.tiny_words(stage, step));
+            for (two, words) in words.into_iter().enumerate() {
+                let halves = words.map(|word| word.with_bytes([0, 2, 1, 3]).unpack_four::<E4m3>());
                 for (next, keys) in halves.chunks_exact(2).enumerate() {
                     let [low, high] = [keys[0], keys[1]];
                     for (odd, pair) in low.into_iter().zip(high).enumerate() {
                         let right = FragmentB::from_pairs([pair.0, pair.1]);
-                        let column = 2 * (group as usize + next) + odd;
+                        let column = 2 * (2 * two + next) + odd;
                         for (m, weights) in weights.iter().enumerate() {
                             if let Some(sums) = self.results().block(m, column) {
                                 weights.iter().for_each(|left| sums.mma(left, &right));
