@@ -79,6 +79,11 @@ class Run:
         """A buffer that the kernel changes in a way that depends on the schedule."""
         return self._arg(f"inout:{ty}:{listed(values, ty)}")
 
+    def opaque(self, ty, values, why):
+        """A buffer in which every device leaves a format of its own."""
+        self.expects.append(f'opaque {self.arguments} "{why}"')
+        return self._arg(f"inout:{ty}:{listed(values, ty)}")
+
     def inout(self, ty, before, after, **tolerance):
         self._expect(self.arguments, ty, after, tolerance)
         return self._arg(f"inout:{ty}:{listed(before, ty)}")

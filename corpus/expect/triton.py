@@ -148,7 +148,8 @@ def matmul_device_descriptor(file):
     a, b = spread(m * k, -4, 4), spread(n * k, -3, 3, 5)
     run = launch(file, "matmul_device_descriptor", (1, 1)).input("f16", a).input("f16", b).output("f16", product(a, b, m, n, k))
     run.value("s32", m).value("s32", n).value("s32", k)
-    yield run.unchecked("u8", [0] * file.noted("bytes of scratch a block")).value("u64", 0)
+    scratch_bytes = [0] * file.noted("bytes of scratch a block")
+    yield run.opaque("u8", scratch_bytes, "tensor maps, whose format is the driver's").value("u64", 0)
 
 
 @kernels("triton/matmul_persistent")

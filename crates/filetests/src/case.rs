@@ -97,6 +97,8 @@ pub struct Run {
     pub arguments: Arguments,
     /// What must be in the buffers.
     pub expects: Vec<Expect>,
+    /// Buffers in which every device leaves a format of its own.
+    pub opaque: Vec<Opaque>,
     /// `device=sim:b200`: the simulated device to run on.
     pub device: Option<String>,
     /// `seed=3`: the schedule.
@@ -146,4 +148,13 @@ pub struct Expect {
     pub values: Buffer,
     /// How close they must be.
     pub tolerance: Tolerance,
+}
+
+/// A buffer that is not compared between devices.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Opaque {
+    /// The line that says so.
+    pub line: u32,
+    /// Which buffer.
+    pub buffer: BufferRef,
 }

@@ -6,6 +6,7 @@
 //! // heist: arg in:u32:[1,2,3]           one line a parameter, in order
 //! // heist: buffer NAME out:u32:64       a buffer that no parameter is
 //! // heist: expect 1 u32:[2,4,6]         by index or name; then ulp=2, rel=1e-3, abs=1e-6
+//! // heist: opaque 2 "a tensor map"     devices leave formats of their own there: not compared
 //! // heist: finds R001                   this code must be reported by this case
 //! // heist: allows M013                  this one may be
 //! // heist: clean                        nothing may be, whatever the file's marks say
@@ -13,14 +14,14 @@
 //! st.shared.u32 [a], r;   //~ R001       reported at this line; `//~^` means the line above
 //! ```
 //!
-//! A directive is one line. `arg`, `buffer`, `expect`, `finds`, `allows` and
-//! `clean` belong to the `run` or `check` before them; before any, `finds`,
+//! A directive is one line. `arg`, `buffer`, `expect`, `opaque`, `finds`, `allows`
+//! and `clean` belong to the `run` or `check` before them; before any, `finds`,
 //! `allows` and `clean` belong to the check that a file without cases is.
 
-use crate::case::{Action, Case, Expect, Findings, Mark, OnGpu, Run, TestFile};
+use crate::case::{Action, Case, Expect, Findings, Mark, OnGpu, Opaque, Run, TestFile};
 use crate::compare::Tolerance;
 use heist_launch::text::{no_files, parse_named_buffer};
-use heist_launch::{Arguments, BufferRef, Dim3, Launch, parse_arg, parse_values};
+use heist_launch::{Arguments, Bound, BufferRef, Dim3, Launch, Slot, parse_arg, parse_values};
 use heist_ptx::arch::Arch;
 use heist_ptx::{Code, Source, rule};
 use std::fmt;
@@ -95,6 +96,7 @@ fn no_run() -> Run {
         launch: Launch::new(Dim3::ONE, Dim3::ONE),
         arguments: Arguments::default(),
         expects: Vec::new(),
+        opaque: Vec::new(),
         device: None,
         seed: None,
         explore: None,
@@ -188,6 +190,11 @@ impl Reader {
                 self.current_run("expect")?.expects.push(expect);
                 Ok(())
             }
+            "opaque" => {
+                let opaque = opaque(rest, self.line)?;
+                self.current_run("opaque")?.opaque.push(opaque);
+                Ok(())
+            }
             "finds" => {
                 let codes = codes(rest)?;
                 match &mut self.current().findings {
@@ -206,7 +213,7 @@ impl Reader {
                 Ok(())
             }
             _ => Err(format!(
-                "`{word}` is not a directive: there are run, arg, buffer, expect, finds, allows, clean and check"
+                "`{word}` is not a directive: there are run, arg, buffer, expect, opaque, finds, allows, clean and check"
             )),
         }
     }
@@ -282,11 +289,7 @@ impl Reader {
                 "cooperative" if value.is_empty() => run.cooperative = true,
                 "gpu" if value == "yes" => run.gpu = OnGpu::Yes,
                 "gpu" if value == "no" => {
-                    let reason = rest
-                        .strip_prefix('"')
-                        .and_then(|rest| rest.split_once('"'))
-                        .filter(|(why, _)| !why.trim().is_empty());
-                    let Some((why, after)) = reason else {
+                    let Some((why, after)) = split_reason(rest) else {
                         return Err(
                             "`gpu=no` needs its reason in quotes: `gpu=no \"why\"`".to_owned()
                         );
@@ -297,7 +300,7 @@ impl Reader {
                         }
                         _ => OnGpu::No(why.to_owned()),
                     };
-                    rest = after.trim_start();
+                    rest = after;
                 }
                 _ => {
                     return Err(format!(
@@ -311,6 +314,30 @@ impl Reader {
         self.start(run_case(name.to_owned(), self.line, run))
     }
 
+    /// The buffer that a directive is about; complains where devices do not give it back.
+    fn read_back<'b>(
+        &mut self,
+        word: &str,
+        which: &BufferRef,
+        case: &Case,
+        bound: &'b Bound,
+    ) -> Option<&'b Slot> {
+        let Some(slot) = bound.slot(which) else {
+            self.error(format!(
+                "`{word} {which}`: case `{}` has no such buffer",
+                case.name
+            ));
+            return None;
+        };
+        let slot = &bound.slots[slot];
+        if !slot.role.is_read_back() {
+            self.error(format!(
+                "`{word} {which}`: the buffer is `in:` and is not read back; use `inout:` or `out:`"
+            ));
+        }
+        Some(slot)
+    }
+
     /// Checks that need the complete case.
     fn complete(&mut self, case: &Case) {
         self.line = case.line;
@@ -321,22 +348,25 @@ impl Reader {
             Ok(bound) => bound,
             Err(error) => return self.error(format!("case `{}`: {error}", case.name)),
         };
+        for (index, opaque) in run.opaque.iter().enumerate() {
+            self.line = opaque.line;
+            let which = &opaque.buffer;
+            self.read_back("opaque", which, case, &bound);
+            if run.opaque[..index].iter().any(|o| o.buffer == *which) {
+                self.error(format!("case `{}` says `opaque {which}` twice", case.name));
+            }
+        }
         for expect in &run.expects {
             self.line = expect.line;
-            let Some(slot) = bound.slot(&expect.buffer) else {
+            if run.opaque.iter().any(|o| o.buffer == expect.buffer) {
                 self.error(format!(
-                    "`expect {}`: case `{}` has no such buffer",
-                    expect.buffer, case.name
-                ));
-                continue;
-            };
-            let slot = &bound.slots[slot];
-            if !slot.role.is_read_back() {
-                self.error(format!(
-                    "`expect {}`: the buffer is `in:` and is not read back; use `inout:` or `out:`",
+                    "`expect {0}`: nothing is expected of a buffer that is `opaque {0}`",
                     expect.buffer
                 ));
             }
+            let Some(slot) = self.read_back("expect", &expect.buffer, case, &bound) else {
+                continue;
+            };
             let (want, has) = (expect.values.bytes().len(), slot.data.bytes().len());
             if want != has {
                 self.error(format!(
@@ -406,6 +436,12 @@ fn split_word(text: &str) -> (&str, &str) {
     }
 }
 
+/// A reason in quotes and what follows it; `None` where there is none.
+fn split_reason(text: &str) -> Option<(&str, &str)> {
+    let (why, rest) = text.strip_prefix('"')?.split_once('"')?;
+    (!why.trim().is_empty()).then_some((why, rest.trim_start()))
+}
+
 fn code(word: &str) -> Result<Code, String> {
     rule::find(word)
         .map(|rule| rule.code)
@@ -424,6 +460,33 @@ fn codes(text: &str) -> Result<Vec<Code>, String> {
     Ok(codes)
 }
 
+fn buffer_ref(which: &str) -> BufferRef {
+    match which.parse() {
+        Ok(index) => BufferRef::Argument(index),
+        Err(_) => BufferRef::Named(which.to_owned()),
+    }
+}
+
+fn opaque(text: &str, line: u32) -> Result<Opaque, String> {
+    let (which, rest) = split_word(text);
+    if which.is_empty() || which.starts_with('"') {
+        return Err(
+            "`opaque` starts with the buffer's argument index or name: `opaque 1 \"why\"`"
+                .to_owned(),
+        );
+    }
+    match split_reason(rest) {
+        Some((_, "")) => Ok(Opaque {
+            line,
+            buffer: buffer_ref(which),
+        }),
+        Some((_, more)) => Err(format!("`{more}` is nothing that an opaque line has")),
+        None => Err(format!(
+            "`opaque {which}` needs its reason in quotes: `opaque {which} \"why\"`"
+        )),
+    }
+}
+
 fn expect(text: &str, line: u32) -> Result<Expect, String> {
     let (which, rest) = split_word(text);
     if which.is_empty() || which.contains(':') {
@@ -432,10 +495,7 @@ fn expect(text: &str, line: u32) -> Result<Expect, String> {
                 .to_owned(),
         );
     }
-    let buffer = match which.parse() {
-        Ok(index) => BufferRef::Argument(index),
-        Err(_) => BufferRef::Named(which.to_owned()),
-    };
+    let buffer = buffer_ref(which);
     let end = rest.rfind([']', ')']).map_or(rest.len(), |at| at + 1);
     let values = parse_values(&rest[..end]).map_err(|error| error.to_string())?;
     let mut tolerance = Tolerance::EXACT;

@@ -14,7 +14,7 @@ pub mod report;
 pub mod selftest;
 pub mod verdict;
 
-pub use case::{Action, Case, Expect, Findings, Mark, OnGpu, Run, TestFile};
+pub use case::{Action, Case, Expect, Findings, Mark, OnGpu, Opaque, Run, TestFile};
 pub use child::{ChildDevice, serve};
 pub use compare::{Difference, Tolerance, compare, compare_devices};
 pub use device::{

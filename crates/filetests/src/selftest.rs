@@ -5,8 +5,9 @@ use crate::device::{CaseError, Checker, Request, TestDevice, entry_of};
 use crate::directive::read_directives;
 use crate::report::{CaseResult, SelftestReport};
 use crate::verdict::{Verdict, judge_agreement, judge_findings, judge_run};
+use heist_launch::Outcome;
 use heist_ptx::{Diagnostic, Severity, Source};
-use heist_run::{Execution, Program};
+use heist_run::Program;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::path::{Path, PathBuf};
 use std::sync::Mutex;
@@ -16,8 +17,8 @@ use std::{fs, io, thread};
 
 /// What to run, and where.
 ///
-/// Every case runs on every device that it is for, each file is checked without
-/// a launch, and where `compare` is set, the first two devices are compared case
+/// Every case runs once on every device that it is for, each file is checked without
+/// a launch, and where `compare` is set, what the first two devices gave is compared case
 /// by case besides.
 pub struct Selftest<'d> {
     /// The devices.
@@ -101,35 +102,28 @@ impl Selftest<'_> {
             progress(unread, in_all);
         }
         let progress = &|result: &CaseResult| progress(result, in_all);
-        report
-            .results
-            .extend(self.pool(checks, self.threads, progress, &|job| {
-                (STATIC.to_owned(), guarded(|| self.check(job)))
-            }));
-        report
-            .results
-            .extend(self.pool(unlaunched, self.threads, progress, &|job| {
-                (STATIC.to_owned(), guarded(|| self.check_unlaunched(job)))
-            }));
+        let checks = self.pool(STATIC, checks, self.threads, progress, &|_, job| {
+            Judged::unlaunched(self.check(job))
+        });
+        report.results.extend(results(checks));
+        let unlaunched = self.pool(STATIC, unlaunched, self.threads, progress, &|_, job| {
+            Judged::unlaunched(self.check_unlaunched(job))
+        });
+        report.results.extend(results(unlaunched));
+        let mut ran = Vec::with_capacity(self.devices.len());
         for device in &self.devices {
             let threads = if device.is_real() { 1 } else { self.threads };
-            report
-                .results
-                .extend(self.pool(launches.clone(), threads, progress, &|job| {
-                    (
-                        device.name().to_owned(),
-                        guarded(|| run_case(job, *device).1),
-                    )
-                }));
+            let work = |_, job: &Job<'_>| run_case(job, *device);
+            ran.push(self.pool(device.name(), launches.clone(), threads, progress, &work));
         }
-        if let (true, [one, other, ..]) = (self.compare, self.devices.as_slice()) {
-            let name = format!("{} vs {}", one.name(), other.name());
-            report
-                .results
-                .extend(self.pool(launches, 1, progress, &|job| {
-                    (name.clone(), guarded(|| agree(job, *one, *other)))
-                }));
+        if let (true, [one, other, ..]) = (self.compare, ran.as_slice()) {
+            let name = format!("{} vs {}", self.devices[0].name(), self.devices[1].name());
+            let agreed = self.pool(&name, launches, self.threads, progress, &|index, job| {
+                Judged::unlaunched(agree(job, &one[index], &other[index]))
+            });
+            report.results.extend(results(agreed));
         }
+        report.results.extend(ran.into_iter().flat_map(results));
     }
 
     fn wanted(&self, job: &Job<'_>) -> bool {
@@ -198,35 +192,38 @@ impl Selftest<'_> {
         Verdict::from_complaints(complaints)
     }
 
-    /// Runs jobs on threads and gives the results in the jobs' order.
+    /// Runs jobs on threads and gives the results in the jobs' order. `work` hears each job's place
+    /// in that order.
     fn pool<'f>(
         &self,
+        device: &str,
         jobs: Vec<Job<'f>>,
         threads: usize,
         progress: &(dyn Fn(&CaseResult) + Sync),
-        work: &(dyn Fn(&Job<'f>) -> (String, Verdict) + Sync),
-    ) -> Vec<CaseResult> {
+        work: &(dyn Fn(usize, &Job<'f>) -> Judged + Sync),
+    ) -> Vec<Ended> {
         let next = AtomicUsize::new(0);
-        let results: Mutex<Vec<(usize, CaseResult)>> = Mutex::new(Vec::with_capacity(jobs.len()));
+        let ended: Mutex<Vec<(usize, Ended)>> = Mutex::new(Vec::with_capacity(jobs.len()));
         let worker = || {
             loop {
                 let index = next.fetch_add(1, Ordering::Relaxed);
                 let Some(job) = jobs.get(index) else { break };
                 let start = Instant::now();
-                let (device, verdict) = work(job);
+                let judged = guarded(|| work(index, job));
                 let result = CaseResult {
                     file: job.loaded.file.source.name().to_owned(),
                     case: job.case.name.clone(),
-                    device,
-                    verdict,
+                    device: device.to_owned(),
+                    verdict: judged.verdict,
                     seconds: start.elapsed().as_secs_f64(),
                 };
                 progress(&result);
+                let outcome = judged.outcome;
                 // A panic in a device was caught above, so the lock can't be poisoned by it.
-                results
+                ended
                     .lock()
                     .unwrap_or_else(|poisoned| poisoned.into_inner())
-                    .push((index, result));
+                    .push((index, Ended { result, outcome }));
             }
         };
         if threads <= 1 {
@@ -238,12 +235,37 @@ impl Selftest<'_> {
                 }
             });
         }
-        let mut results = results
+        let mut ended = ended
             .into_inner()
             .unwrap_or_else(|poisoned| poisoned.into_inner());
-        results.sort_by_key(|(index, _)| *index);
-        results.into_iter().map(|(_, result)| result).collect()
+        ended.sort_by_key(|(index, _)| *index);
+        ended.into_iter().map(|(_, ended)| ended).collect()
     }
+}
+
+/// A verdict, and the buffers that it is about where a kernel ran.
+struct Judged {
+    verdict: Verdict,
+    outcome: Option<Outcome>,
+}
+
+impl Judged {
+    fn unlaunched(verdict: Verdict) -> Judged {
+        Judged {
+            verdict,
+            outcome: None,
+        }
+    }
+}
+
+/// A job that has ended, and the buffers that a device gave for it.
+struct Ended {
+    result: CaseResult,
+    outcome: Option<Outcome>,
+}
+
+fn results(ended: Vec<Ended>) -> impl Iterator<Item = CaseResult> {
+    ended.into_iter().map(|ended| ended.result)
 }
 
 /// A file and its program, or what the parser said.
@@ -280,25 +302,25 @@ fn kept_from(file: &TestFile, case: &Case, run: &Run) -> Option<String> {
     }
 }
 
-/// Runs a case; the device's answer is there when it gave one.
-fn run_case(job: &Job<'_>, device: &dyn TestDevice) -> (Option<Execution>, Verdict) {
+/// Runs a case and judges it.
+fn run_case(job: &Job<'_>, device: &dyn TestDevice) -> Judged {
     let file = &job.loaded.file;
     let Action::Run(run) = &job.case.action else {
-        return (None, Verdict::Skipped("it launches nothing".to_owned()));
+        return Judged::unlaunched(Verdict::Skipped("it launches nothing".to_owned()));
     };
     if let Some(why) = kept_from(file, job.case, run).filter(|_| device.is_real()) {
-        return (None, Verdict::Skipped(why));
+        return Judged::unlaunched(Verdict::Skipped(why));
     }
     let program = match &job.loaded.parsed {
         Ok(program) => program,
         Err(diagnostics) => {
             let complaints = judge_findings(file, job.case, diagnostics);
-            return (None, Verdict::from_complaints(complaints));
+            return Judged::unlaunched(Verdict::from_complaints(complaints));
         }
     };
     let entry = match entry_of(program, run) {
         Ok(entry) => entry,
-        Err(why) => return (None, Verdict::Failed(vec![why])),
+        Err(why) => return Judged::unlaunched(Verdict::Failed(vec![why])),
     };
     let request = Request {
         program,
@@ -307,50 +329,44 @@ fn run_case(job: &Job<'_>, device: &dyn TestDevice) -> (Option<Execution>, Verdi
         run,
     };
     match device.run(&request) {
-        Ok(ran) => {
-            let complaints = judge_run(file, job.case, run, &ran);
-            (Some(ran), Verdict::from_complaints(complaints))
-        }
-        Err(CaseError::NotForThisDevice(why)) => (None, Verdict::Skipped(why)),
-        Err(CaseError::Failed(why)) => (None, Verdict::Failed(vec![why])),
+        Ok(ran) => Judged {
+            verdict: Verdict::from_complaints(judge_run(file, job.case, run, &ran)),
+            outcome: Some(ran.outcome),
+        },
+        Err(CaseError::NotForThisDevice(why)) => Judged::unlaunched(Verdict::Skipped(why)),
+        Err(CaseError::Failed(why)) => Judged::unlaunched(Verdict::Failed(vec![why])),
     }
 }
 
-fn agree(job: &Job<'_>, one: &dyn TestDevice, other: &dyn TestDevice) -> Verdict {
+/// Compares what two devices gave for a case, in the runs that were judged.
+fn agree(job: &Job<'_>, one: &Ended, other: &Ended) -> Verdict {
     let Action::Run(run) = &job.case.action else {
         return Verdict::Skipped("it launches nothing".to_owned());
     };
-    let answers = [one, other].map(|device| (device, run_case(job, device)));
-    for (device, (ran, verdict)) in &answers {
-        match (ran, verdict) {
-            (Some(_), _) => {}
-            (None, Verdict::Skipped(why)) => return Verdict::Skipped(why.clone()),
-            (None, Verdict::Failed(whys)) => {
-                let whys = whys.iter().map(|why| format!("{}: {why}", device.name()));
-                return Verdict::Failed(whys.collect());
-            }
-            (None, Verdict::Passed) => {
-                return Verdict::Skipped("no device got to run it".to_owned());
-            }
-        }
+    if let (Some(one), Some(other)) = (&one.outcome, &other.outcome) {
+        return Verdict::from_complaints(judge_agreement(run, one, other));
     }
-    match answers.map(|(_, (ran, _))| ran) {
-        [Some(one), Some(other)] => {
-            Verdict::from_complaints(judge_agreement(run, &one.outcome, &other.outcome))
+    let absent = if one.outcome.is_none() { one } else { other };
+    match &absent.result.verdict {
+        Verdict::Skipped(why) => Verdict::Skipped(why.clone()),
+        Verdict::Failed(whys) => {
+            let device = &absent.result.device;
+            Verdict::Failed(whys.iter().map(|why| format!("{device}: {why}")).collect())
         }
-        _ => Verdict::Skipped("no device got to run it".to_owned()),
+        Verdict::Passed => Verdict::Skipped("no device got to run it".to_owned()),
     }
 }
 
 /// A panic anywhere below is this case's failure and no other's.
-fn guarded(work: impl FnOnce() -> Verdict) -> Verdict {
+fn guarded(work: impl FnOnce() -> Judged) -> Judged {
     catch_unwind(AssertUnwindSafe(work)).unwrap_or_else(|panic| {
         let what = panic
             .downcast_ref::<String>()
             .map(String::as_str)
             .or_else(|| panic.downcast_ref::<&str>().copied())
             .unwrap_or("without a message");
-        Verdict::Failed(vec![format!("panicked, which is a bug: {what}")])
+        let why = format!("panicked, which is a bug: {what}");
+        Judged::unlaunched(Verdict::Failed(vec![why]))
     })
 }
 

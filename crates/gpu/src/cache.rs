@@ -49,7 +49,7 @@ impl ProgramKey {
     }
 }
 
-/// A program in the context. The context unloads it when it closes.
+/// A program in the context. The context unloads it when it closes, or the run whose own it is.
 pub(crate) struct Loaded {
     pub(crate) module: Handle<raw::CUmodule>,
     pub(crate) text: PtxText,

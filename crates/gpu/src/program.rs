@@ -6,6 +6,7 @@ use crate::error::GpuError;
 use crate::kernel::Kernel;
 use crate::ptx::PtxText;
 use crate::raw::{self, Handle, JitRequest};
+use std::borrow::Cow;
 use std::ffi::CString;
 use std::sync::Arc;
 
@@ -23,23 +24,54 @@ impl Gpu {
     /// The error has what the assembler said, or, for PTX that is too new or for
     /// another chip, what that means.
     pub fn load(&self, ptx: &PtxText, options: &JitOptions) -> Result<Program, GpuError> {
-        let ptx = if options.clamp_version {
-            ptx.clamped(self.info().driver.ptx_isa())
-        } else {
-            std::borrow::Cow::Borrowed(ptx)
-        };
-        let program = |loaded| Program {
-            gpu: self.clone(),
-            name: ptx.name.clone(),
-            loaded,
-        };
+        let ptx = self.as_taken(ptx, options);
         let key = ProgramKey::new(&ptx.text, self.info(), options);
         if let Some(loaded) = self
             .cached_program(&key)
             .filter(|l| l.text.text == ptx.text)
         {
-            return Ok(program(loaded));
+            return Ok(self.program(&ptx, loaded));
         }
+        let loaded = Arc::new(self.assemble(&ptx, options)?);
+        self.cache_program(key, Arc::clone(&loaded));
+        Ok(self.program(&ptx, loaded))
+    }
+
+    /// A program for one run. What was assembled before is taken only where no run can have left
+    /// something in it: variables in global memory live as long as the module.
+    pub(crate) fn load_for_a_run(
+        &self,
+        ptx: &PtxText,
+        options: &JitOptions,
+    ) -> Result<ForARun, GpuError> {
+        let own = ptx.has_global_variables();
+        let program = if own {
+            let ptx = self.as_taken(ptx, options);
+            self.program(&ptx, Arc::new(self.assemble(&ptx, options)?))
+        } else {
+            self.load(ptx, options)?
+        };
+        Ok(ForARun { program, own })
+    }
+
+    /// The text as the driver gets it.
+    fn as_taken<'p>(&self, ptx: &'p PtxText, options: &JitOptions) -> Cow<'p, PtxText> {
+        if options.clamp_version {
+            ptx.clamped(self.info().driver.ptx_isa())
+        } else {
+            Cow::Borrowed(ptx)
+        }
+    }
+
+    fn program(&self, ptx: &PtxText, loaded: Arc<Loaded>) -> Program {
+        Program {
+            gpu: self.clone(),
+            name: ptx.name.clone(),
+            loaded,
+        }
+    }
+
+    fn assemble(&self, ptx: &PtxText, options: &JitOptions) -> Result<Loaded, GpuError> {
         self.enter()?;
         let image = CString::new(ptx.text.as_str()).map_err(|error| GpuError::ZeroByte {
             module: ptx.name.clone(),
@@ -67,13 +99,26 @@ impl Gpu {
                 ));
             }
         };
-        let loaded = Arc::new(Loaded {
+        Ok(Loaded {
             module: Handle(module),
-            text: ptx.clone().into_owned(),
+            text: ptx.clone(),
             log: logs.info,
-        });
-        self.cache_program(key, Arc::clone(&loaded));
-        Ok(program(loaded))
+        })
+    }
+}
+
+/// A program that is unloaded after its run, if it is that run's own.
+pub(crate) struct ForARun {
+    pub(crate) program: Program,
+    own: bool,
+}
+
+impl Drop for ForARun {
+    fn drop(&mut self) {
+        if self.own && self.program.gpu.enter_to_drop() {
+            // What fails here has no one left to be reported to.
+            let _ = raw::module_unload(self.program.module());
+        }
     }
 }
 

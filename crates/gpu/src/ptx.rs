@@ -1,6 +1,6 @@
 //! PTX as text for the driver: its header, and the one change that may be made to it.
 
-use heist_ptx::{Module, Version};
+use heist_ptx::{Module, Space, Statement, Variable, Version};
 use std::borrow::Cow;
 
 /// A PTX text and the name to call it by.
@@ -59,6 +59,18 @@ impl PtxText {
         Some(found.params.len())
     }
 
+    /// Whether it declares memory that outlives a launch and that kernels can write. A text that
+    /// is not PTX as we read it may.
+    pub(crate) fn has_global_variables(&self) -> bool {
+        let source = heist_ptx::Source::new(self.name.as_str(), self.text.as_str());
+        heist_ptx::parse(&source).map_or(true, |module| {
+            module.variables().any(is_global)
+                || module
+                    .functions()
+                    .any(|function| has_global(function.body.as_deref().unwrap_or_default()))
+        })
+    }
+
     /// The same text with a `.version` of at most `newest`. Nothing else changes,
     /// lines included; if an instruction does need the later version, the
     /// assembler says so. For tests: a driver may be older than the compiler that
@@ -74,6 +86,18 @@ impl PtxText {
             _ => Cow::Borrowed(self),
         }
     }
+}
+
+fn is_global(variable: &Variable) -> bool {
+    variable.space == Space::Global
+}
+
+fn has_global(statements: &[Statement]) -> bool {
+    statements.iter().any(|statement| match statement {
+        Statement::Variable(variable) => is_global(variable),
+        Statement::Block(inner) => has_global(inner),
+        _ => false,
+    })
 }
 
 /// Where the word after a directive is, outside comments.
@@ -124,6 +148,26 @@ mod tests {
         assert_eq!(two.parameters("none"), Some(0));
         assert_eq!(two.parameters("three"), None);
         assert_eq!(PtxText::new("", "no PTX").parameters("two"), None);
+    }
+
+    #[test]
+    fn variables_that_outlive_a_launch_are_found() {
+        let keeps = |outside: &str, inside: &str| {
+            let text = format!(
+                ".version 9.0\n.target sm_90\n.address_size 64\n{outside}\n\
+                 .entry k(.param .u64 .ptr .global .align 4 p) {{ {inside} ret; }}\n"
+            );
+            PtxText::new("k.ptx", text).has_global_variables()
+        };
+        assert!(!keeps("", ""));
+        assert!(!keeps(
+            "// .global .u32 x;\n.const .u32 c = 1;\n.shared .u32 s;",
+            ".local .u32 l;"
+        ));
+        assert!(keeps(".visible .global .align 4 .u32 x = 1;", ""));
+        assert!(keeps("", ".global .u32 x;"));
+        assert!(keeps("", "{ .global .u32 x; }"));
+        assert!(PtxText::new("", "no PTX").has_global_variables());
     }
 
     #[test]

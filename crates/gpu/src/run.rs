@@ -69,7 +69,8 @@ impl InFlight<'_> {
 
 impl Gpu {
     /// Assembles PTX, makes the buffers, launches a kernel once, waits, and reads
-    /// the buffers back.
+    /// the buffers back. Variables of the module are as the text initialises them, whatever ran
+    /// before.
     pub fn run(
         &self,
         ptx: &PtxText,
@@ -92,7 +93,8 @@ impl Gpu {
         options: &RunOptions,
         meanwhile: impl FnOnce(&InFlight<'_>) -> Result<(), GpuError>,
     ) -> Result<GpuRun, GpuError> {
-        let program = self.load(ptx, &options.jit)?;
+        let loaded = self.load_for_a_run(ptx, &options.jit)?;
+        let program = &loaded.program;
         let kernel = program.kernel(entry)?;
         if let Some(placed) = arguments.placed.first() {
             return Err(GpuError::Arguments {

@@ -57,6 +57,7 @@ pub(crate) fn files(words: &str) -> Result<Vec<TestFile>, String> {
             launch: step.launch,
             arguments,
             expects: Vec::new(),
+            opaque: Vec::new(),
             device: Some(on.clone()),
             seed: None,
             explore: None,

@@ -30,6 +30,8 @@ fn a_whole_case() {
 // heist: buffer work inout:u8:[1,2]
 // heist: expect 1 f32:[1.5, nan] ulp=2 abs=1e-6
 // heist: expect work u8:[1,2]
+// heist: buffer map out:u64:16
+// heist: opaque map \"a tensor map\"
   //   heist:   run three grid=1 block=1 gpu=yes
 ",
     );
@@ -46,7 +48,13 @@ fn a_whole_case() {
     assert_eq!(two.arguments.buffers[0].role, Role::InOut);
     assert_eq!(two.expects[0].tolerance.ulp, Some(2));
     assert_eq!(two.expects[1].buffer, BufferRef::Named("work".to_owned()));
+    let map = Opaque {
+        line: 9,
+        buffer: BufferRef::Named("map".to_owned()),
+    };
+    assert_eq!(two.opaque, [map]);
     assert_eq!(file.cases[1].name, "three");
+    assert!(run(&file, 1).opaque.is_empty());
     assert_eq!(run(&file, 1).gpu, OnGpu::Yes);
 }
 
@@ -181,6 +189,52 @@ fn every_mistake_is_reported_with_its_line() {
             1,
             "no buffer at all",
         ),
+        ("// heist: opaque 0 \"why\"", 1, "no `run` line"),
+        (
+            "// heist: run a grid=1 block=1\n// heist: opaque \"why\"",
+            2,
+            "index or name",
+        ),
+        (
+            "// heist: run a grid=1 block=1\n// heist: opaque",
+            2,
+            "index or name",
+        ),
+        (
+            "// heist: run a grid=1 block=1\n// heist: arg out:u32:1\n// heist: opaque 0",
+            3,
+            "reason in quotes",
+        ),
+        (
+            "// heist: run a grid=1 block=1\n// heist: arg out:u32:1\n// heist: opaque 0 \" \"",
+            3,
+            "reason in quotes",
+        ),
+        (
+            "// heist: run a grid=1 block=1\n// heist: arg out:u32:1\n// heist: opaque 0 \"why\" ulp=1",
+            3,
+            "`ulp=1` is nothing",
+        ),
+        (
+            "// heist: run a grid=1 block=1\n// heist: arg out:u32:1\n// heist: opaque 1 \"why\"",
+            3,
+            "`opaque 1`: case `a` has no such buffer",
+        ),
+        (
+            "// heist: run a grid=1 block=1\n// heist: arg in:u32:[1]\n// heist: opaque 0 \"why\"",
+            3,
+            "`opaque 0`: the buffer is `in:` and is not read back",
+        ),
+        (
+            "// heist: run a grid=1 block=1\n// heist: arg out:u32:1\n// heist: opaque 0 \"a\"\n// heist: opaque 0 \"b\"",
+            4,
+            "`opaque 0` twice",
+        ),
+        (
+            "// heist: run a grid=1 block=1\n// heist: arg out:u32:1\n// heist: expect 0 u32:[1]\n// heist: opaque 0 \"why\"",
+            3,
+            "nothing is expected of a buffer that is `opaque 0`",
+        ),
         ("// heist: finds Q123", 1, "not the code of a rule"),
         ("// heist: finds", 1, "code is missing"),
         ("//~ ", 1, "names no code"),
@@ -221,7 +275,7 @@ fn other_comments_are_left_alone() {
 
 proptest::proptest! {
     #[test]
-    fn no_text_panics(text in "(// heist: (run|arg|expect|finds|buffer|check)? ?[ -~]{0,40}\n|[ -~]{0,20}//~[ -~^]{0,12}\n){0,6}") {
+    fn no_text_panics(text in "(// heist: (run|arg|expect|opaque|finds|buffer|check)? ?[ -~]{0,40}\n|[ -~]{0,20}//~[ -~^]{0,12}\n){0,6}") {
         // Either answer is fine; both must come.
         match read_directives(Source::new("t.ptx", text)) {
             Ok(file) => proptest::prop_assert!(!file.cases.is_empty()),

@@ -1,6 +1,7 @@
 use super::*;
 use heist_launch::{Arg, Buffer, BufferRef, Outcome};
 use heist_ptx::{Code, Module, Span};
+use heist_run::Execution;
 use std::sync::atomic::AtomicU32;
 
 /// A device that doubles: output `i + 1` is input `i` times two. Kernels named
@@ -231,6 +232,70 @@ fn two_devices_are_compared() {
     let same = Doubler::new("gpu", true, 0);
     let report = run_on(vec![&sim, &same], true, &[("x.ptx", doubling("[2,4]"))]);
     assert!(report.is_success(), "{report}");
+}
+
+#[test]
+fn what_is_compared_is_what_was_judged() {
+    let (sim, gpu) = (Doubler::new("sim", false, 0), Doubler::new("gpu", true, 0));
+    let text = format!(
+        "{HEAD}{}{}{}// heist: run a entry=double grid=1 block=1\n// heist: run b entry=panic grid=1 block=1\n// heist: run c entry=hopper grid=1 block=1\n// heist: run d entry=double grid=1 block=1 gpu=no \"hangs\"\n",
+        kernel("double"),
+        kernel("panic"),
+        kernel("hopper")
+    );
+    let report = run_on(vec![&sim, &gpu], true, &[("x.ptx", text)]);
+    assert_eq!(sim.runs.load(Ordering::Relaxed), 4);
+    assert_eq!(gpu.runs.load(Ordering::Relaxed), 3);
+    let agreed = |case| verdict(&report, case, "sim vs gpu");
+    assert_eq!(agreed("a"), &Verdict::Passed);
+    assert!(
+        matches!(agreed("b"), Verdict::Failed(whys) if whys[0].starts_with("sim: panicked") && whys[0].ends_with("oops")),
+        "{report}"
+    );
+    assert_eq!(agreed("c"), &Verdict::Skipped("needs sm_90".to_owned()));
+    assert_eq!(agreed("d"), &Verdict::Skipped("hangs".to_owned()));
+}
+
+#[test]
+fn each_case_is_compared_with_itself() {
+    // Three cases on two threads, of which each has answers of its own.
+    let text = |n: u32| {
+        format!(
+            "{HEAD}{}// heist: run case{n} grid=1 block=1\n// heist: arg in:u32:[{n}]\n// heist: arg out:u32:1\n",
+            kernel("double")
+        )
+    };
+    let files = [("a.ptx", text(1)), ("b.ptx", text(2)), ("c.ptx", text(3))];
+    let (sim, gpu) = (Doubler::new("sim", false, 0), Doubler::new("gpu", true, 0));
+    let report = run_on(vec![&sim, &gpu], true, &files);
+    assert_eq!(report.counts()["sim vs gpu"].passed, 3, "{report}");
+}
+
+#[test]
+fn opaque_buffers_are_not_compared() {
+    // Devices differ in what they leave, and no case says what must be there.
+    let case = |name: &str, opaque: &str| {
+        format!(
+            "// heist: run {name} grid=1 block=1\n// heist: arg in:u32:[1,2]\n// heist: arg out:u32:2\n// heist: arg out:u32:2\n{opaque}"
+        )
+    };
+    let text = format!(
+        "{HEAD}{}{}{}{}",
+        kernel("double"),
+        case("opaque", "// heist: opaque 1 \"its own format\"\n"),
+        case("other", "// heist: opaque 2 \"its own format\"\n"),
+        case("plain", ""),
+    );
+    let (sim, gpu) = (Doubler::new("sim", false, 0), Doubler::new("gpu", true, 1));
+    let report = run_on(vec![&sim, &gpu], true, &[("x.ptx", text)]);
+    assert_eq!(verdict(&report, "opaque", "sim vs gpu"), &Verdict::Passed);
+    for case in ["other", "plain"] {
+        let compared = verdict(&report, case, "sim vs gpu");
+        assert!(
+            matches!(compared, Verdict::Failed(whys) if whys[0].starts_with("buffer 1: 2 of 2")),
+            "{case}: {compared:?}"
+        );
+    }
 }
 
 #[test]

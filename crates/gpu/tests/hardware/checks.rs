@@ -19,7 +19,7 @@ use faults::{
 use heist_gpu::{Gpu, GpuError, JitOptions, Kernel, PtxText};
 use launches::{
     add_one, borrowed, cache, clusters, discovery, large_shared, missing_kernel, occupancy,
-    required_cluster, run_with_arguments, wrong_arguments, wrong_launch,
+    required_cluster, run_with_arguments, variables_of_a_run, wrong_arguments, wrong_launch,
 };
 use memory::{memory, memory_in_order, out_of_memory};
 use relaunches::relaunches;
@@ -44,6 +44,10 @@ const PEACEFUL: &[Check] = &[
     ),
     ("the cache knows text and options", cache),
     ("the same run through arguments as data", run_with_arguments),
+    (
+        "a run has the variables that the text says",
+        variables_of_a_run,
+    ),
     ("arguments that do not fit are refused", wrong_arguments),
     ("a kernel that is not there is refused", missing_kernel),
     ("a launch over the limits is refused", wrong_launch),

@@ -136,6 +136,58 @@ pub(super) fn run_with_arguments(gpu: &Gpu) -> Found {
     Ok(format!("{:?}, {}", ran.kernel, ran.elapsed))
 }
 
+/// A module with a variable is loaded for each run, and unloaded after it: its memory would soon be
+/// missed.
+pub(super) fn variables_of_a_run(gpu: &Gpu) -> Found {
+    let text = PtxText::new(
+        "count.ptx",
+        "\
+.version 99.0
+.target sm_90
+.address_size 64
+.global .u32 counted;
+.global .b8 large[67108864];
+.visible .entry count_runs(.param .u64 to)
+{
+    .reg .b32 %value;
+    .reg .b64 %at;
+    ld.global.u32 %value, [counted];
+    add.u32 %value, %value, 1;
+    st.global.u32 [counted], %value;
+    st.global.u32 [large], %value;
+    ld.param.u64 %at, [to];
+    st.global.u32 [%at], %value;
+    ret;
+}
+",
+    );
+    let arguments = Arguments::new([Arg::output::<u32>(1)]);
+    let launch = Launch::new(1, 1);
+    // Newer than any driver.
+    let mut options = RunOptions::default();
+    options.jit.clamp_version = true;
+    let kept = gpu.cached_programs();
+    let (before, _) = gpu.memory().map_err(say)?;
+    for _ in 0..16 {
+        let ran = gpu.run(&text, "count_runs", &launch, &arguments, &options);
+        let outcome = ran.map_err(say)?.outcome;
+        let found = outcome.output(0).and_then(Buffer::to_vec::<u32>);
+        equal("the first of its module", found, Some(vec![1]))?;
+    }
+    equal("none is kept", gpu.cached_programs(), kept)?;
+    let (after, _) = gpu.memory().map_err(say)?;
+    let missing = before.saturating_sub(after) >> 20;
+    equal("they are unloaded", missing < 512, true)?;
+    let plain = PtxText::new("plain.ptx", format!("{KERNELS}\n\n"));
+    let arguments = Arguments::new([Arg::in_out(&[1u32]), Arg::scalar(1u32)]);
+    for _ in 0..2 {
+        gpu.run(&plain, "add_one", &launch, &arguments, &options)
+            .map_err(say)?;
+    }
+    equal("without a variable", gpu.cached_programs(), kept + 1)?;
+    Ok(format!("{missing} MiB missing after 16 runs with 64 each"))
+}
+
 pub(super) fn wrong_arguments(gpu: &Gpu) -> Found {
     let kernel = kernel(gpu, "add_one")?;
     let stream = gpu.stream().map_err(say)?;
