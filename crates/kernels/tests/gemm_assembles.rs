@@ -139,9 +139,10 @@ fn tight(all: &mut Vec<(Target, Job)>) {
     };
     let small = Gemm::new(500, 600, 512, Input::Bf16, Output::Bf16, Layout::Nt);
     let whole = Gemm::new(8192, 8192, 4096, Input::Bf16, Output::Bf16, Layout::Nn);
-    let [pausing, loaded] = [
+    let [pausing, loaded, early] = [
         "ticket late pausing until-asked",
         "ticket late loaded: greedy",
+        "ticket early loaded: greedy",
     ]
     .map(|text| text.parse::<Schedule>().expect("one"));
     let given = |problem: &Gemm, tiling: &str, schedule: Option<&Schedule>| {
@@ -155,13 +156,20 @@ fn tight(all: &mut Vec<(Target, Job)>) {
         (whole, full, "wgmma:128x168x64/5/pingpong", Some(&pausing)),
         (whole, with_c, "wgmma:128x128x64/6/pingpong", Some(&loaded)),
         (whole, full, "wgmma:192x184x64/3", Some(&loaded)),
+        (whole, with_c, "wgmma:128x256x64/4", Some(&early)),
+        (whole, full, "wgmma:192x184x64/3", Some(&early)),
+        (whole, full, "wgmma:256x152x64/3", Some(&early)),
     ] {
         let job = given(&problem.epilogue(epilogue), tiling, schedule);
         all.push((target, job.expect("it can be built")));
     }
     let whole = whole.epilogue(full);
-    for schedule in [&pausing, &loaded] {
-        let refused = given(&whole, "wgmma:128x176x64/5/pingpong", Some(schedule));
+    for (schedule, tiling) in [
+        (&pausing, "wgmma:128x176x64/5/pingpong"),
+        (&loaded, "wgmma:128x176x64/5/pingpong"),
+        (&early, "wgmma:256x160x64/3"),
+    ] {
+        let refused = given(&whole, tiling, Some(schedule));
         let refused = refused.expect_err("it would spill").to_string();
         assert!(refused.contains("registers"), "{refused}");
         let chosen = gemm::FAMILY.choose(None, &whole, target);

@@ -8,8 +8,8 @@ use crate::candidate::Candidate;
 use crate::row::Row;
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
-use std::collections::HashMap;
 use std::collections::hash_map::Entry;
+use std::collections::{HashMap, HashSet};
 use std::fs::{File, OpenOptions};
 use std::io::{Read, Seek, SeekFrom, Write};
 use std::path::{Path, PathBuf};
@@ -64,6 +64,8 @@ enum Line {
 pub struct Journal {
     file: Option<(PathBuf, File)>,
     rows: Vec<Row>,
+    /// Those that have a row: asked for each one that is to be tried, beside thousands that were refused.
+    known: HashSet<Candidate>,
     done: Vec<String>,
 }
 
@@ -73,6 +75,7 @@ impl Journal {
         Journal {
             file: None,
             rows: Vec::new(),
+            known: HashSet::new(),
             done: Vec::new(),
         }
     }
@@ -132,7 +135,7 @@ impl Journal {
             match serde_json::from_str(line).map_err(|error| wrong(error.to_string()))? {
                 Line::Sweep(found) if at == 0 => whose = Some(found),
                 Line::Sweep(_) => return Err(wrong("a second beginning".to_owned())),
-                Line::Row(row) => self.rows.push(*row),
+                Line::Row(row) => self.push(*row),
                 Line::Done(stage) => self.done.push(stage),
             }
             if whose.is_none() {
@@ -160,9 +163,19 @@ impl Journal {
         let line = Line::Row(Box::new(row));
         self.write(&line)?;
         if let Line::Row(row) = line {
-            self.rows.push(*row);
+            self.push(*row);
         }
         Ok(())
+    }
+
+    fn push(&mut self, row: Row) {
+        self.known.insert(row.candidate.clone());
+        self.rows.push(row);
+    }
+
+    /// Whether a candidate has a row.
+    pub fn knows(&self, candidate: &Candidate) -> bool {
+        self.known.contains(candidate)
     }
 
     /// Writes that a stage is over.

@@ -183,7 +183,7 @@ impl<'s> Sweep<'s> {
         chosen.extend(self.choose(stage)?);
         if self.budget.plan {
             let unknown = chosen.iter().map(|proposal| &proposal.candidate);
-            let unknown = unknown.filter(|candidate| !self.is_known(candidate));
+            let unknown = unknown.filter(|candidate| !self.journal.knows(candidate));
             self.planned = unknown.cloned().collect();
             if !self.planned.is_empty() {
                 return Ok(());
@@ -198,7 +198,7 @@ impl<'s> Sweep<'s> {
                 best: best.as_ref(),
             });
             let default = proposal.candidate == self.default;
-            let known = self.is_known(&proposal.candidate);
+            let known = self.journal.knows(&proposal.candidate);
             if known || !(default || self.budget.shard.has(at)) {
                 continue;
             }
@@ -235,11 +235,6 @@ impl<'s> Sweep<'s> {
         Ok(())
     }
 
-    fn is_known(&self, candidate: &Candidate) -> bool {
-        let mut rows = self.journal.rows().iter();
-        rows.any(|row| row.candidate == *candidate)
-    }
-
     fn is_late(&self, share: f64) -> bool {
         let time = self.budget.time;
         time.is_some_and(|time| self.begun.elapsed() >= time.mul_f64(share))
@@ -259,12 +254,6 @@ impl<'s> Sweep<'s> {
     /// model, and the others at random, since every model is wrong somewhere.
     fn choose(&mut self, stage: &Stage) -> Result<Vec<Proposal>, SweepError> {
         let mut seen = HashSet::from([self.default.clone()]);
-        let written: HashSet<Candidate> = self
-            .journal
-            .rows()
-            .iter()
-            .map(|row| row.candidate.clone())
-            .collect();
         let mut possible = Vec::new();
         for proposal in &stage.proposals {
             let candidate = &proposal.candidate;
@@ -274,7 +263,7 @@ impl<'s> Sweep<'s> {
             }
             match &proposal.judged {
                 Ok(_) => possible.push(proposal.clone()),
-                Err(why) if !written.contains(candidate) => {
+                Err(why) if !self.journal.knows(candidate) => {
                     self.journal
                         .add(Row::refused(candidate.clone(), why.clone()))?;
                 }

@@ -27,19 +27,19 @@ const SPLITS: [u32; 10] = [1, 2, 3, 4, 6, 8, 12, 16, 33, 66];
 
 /// The candidates of a problem, each judged.
 pub(super) fn proposals(problem: &Gemm, target: Target) -> Vec<Proposal> {
-    let (axes, judge): (Vec<Axis>, Judge) = match wgmma::refusal(problem, target) {
-        _ if blackwell::refusal(problem, target).is_none() => {
-            (blackwell::space::axes(), blackwell::space::judge)
-        }
-        None => (on_warpgroups(problem), judge_warpgroups),
-        Some(_) => (with_mma(), judge_mma),
+    let (candidates, judge): (Vec<Candidate>, Judge) = match wgmma::refusal(problem, target) {
+        _ if blackwell::refusal(problem, target).is_none() => (
+            Axis::product(&blackwell::space::axes()),
+            blackwell::space::judge,
+        ),
+        None => (on_warpgroups(problem, target), judge_warpgroups),
+        Some(_) => (Axis::product(&with_mma()), judge_mma),
     };
-    let all = Axis::product(&axes).into_iter();
-    all.map(|candidate| Proposal {
+    let judged = candidates.into_iter().map(|candidate| Proposal {
         judged: judge(problem, &candidate, target).map(Some),
         candidate,
-    })
-    .collect()
+    });
+    judged.collect()
 }
 
 type Judge = fn(&Gemm, &Candidate, Target) -> Result<f64, String>;
@@ -114,14 +114,17 @@ impl Tuned for Gemm {
     }
 }
 
-fn on_warpgroups(problem: &Gemm) -> Vec<Axis> {
+/// Every tile shape that is one. Most combinations of the switches are none, whatever the problem: to judge and
+/// to write down tens of thousands of those took longer than to time the others.
+fn on_warpgroups(problem: &Gemm, target: Target) -> Vec<Candidate> {
     // Rows of the result as columns of a tile: where there are few of them.
     let swapped: &[bool] = if problem.m <= 256 {
         &[false, true]
     } else {
         &[false]
     };
-    vec![
+    let waves = in_waves(problem, target);
+    let mut all = Axis::product(&[
         Axis::new("rows", [64, 128, 192, 256]),
         Axis::new("cols", COLS),
         Axis::new("depth", [64, 128]),
@@ -130,15 +133,18 @@ fn on_warpgroups(problem: &Gemm) -> Vec<Axis> {
         Axis::new("cluster", ["1", "2", "beside", "depth"]),
         Axis::new("split", splits(problem)),
         Axis::new("swapped", swapped.iter().copied()),
-        Axis::new("tail", in_waves(problem).iter().copied()),
-        Axis::new("pingpong", in_waves(problem).iter().copied()),
-    ]
+        Axis::new("tail", waves.iter().copied()),
+        Axis::new("pingpong", waves.iter().copied()),
+    ]);
+    all.retain(|candidate| tiling(candidate).is_ok());
+    all
 }
 
 /// The last tiles in pieces, and a tile for each of two warpgroups, are tried where there may be more than a wave of tiles.
-fn in_waves(problem: &Gemm) -> &'static [bool] {
+fn in_waves(problem: &Gemm, target: Target) -> &'static [bool] {
+    let tiles = u64::from(problem.m.div_ceil(64)) * u64::from(problem.n.div_ceil(64));
     match splits(problem)[..] {
-        [1] => &[false, true],
+        [1] if tiles * u64::from(problem.batch) > u64::from(target.sms) => &[false, true],
         _ => &[false],
     }
 }
@@ -308,6 +314,33 @@ mod tests {
         Gemm::new(m, n, k, Input::Bf16, Output::Bf16, Layout::Nt)
     }
 
+    /// A row for each would be most of a journal, and the same for every problem.
+    #[test]
+    fn combinations_that_are_no_tile_shape_are_no_candidates() {
+        for problem in [gemm(32, 32, 32), gemm(64, 512, 4096), gemm(4096, 4096, 64)] {
+            for Proposal { candidate, .. } in proposals(&problem, hopper()) {
+                assert!(tiling(&candidate).is_ok(), "{candidate}");
+            }
+        }
+    }
+
+    #[test]
+    fn what_needs_more_than_a_wave_is_tried_where_there_may_be_one() {
+        let tried = |problem: &Gemm, name| {
+            let all = proposals(problem, hopper());
+            all.iter()
+                .any(|one| one.candidate.get(name) == Some("true"))
+        };
+        for name in ["tail", "pingpong"] {
+            // 132 tiles of 64 x 64, one more, and four batches of 34.
+            assert!(!tried(&gemm(64, 132 * 64, 128), name));
+            assert!(tried(&gemm(64, 132 * 64 + 8, 128), name));
+            let mut batches = gemm(64, 34 * 64, 128);
+            batches.batch = 4;
+            assert!(tried(&batches, name));
+        }
+    }
+
     /// A candidate that passes the guards can be built: they are as strict as the kernels.
     #[test]
     fn what_is_not_refused_can_be_built() {
@@ -392,7 +425,8 @@ mod tests {
 
     #[test]
     fn what_can_t_fit_says_so_with_its_numbers() {
-        let all = proposals(&gemm(4096, 4096, 4096), hopper());
+        let problem = gemm(4096, 4096, 4096);
+        let all = proposals(&problem, hopper());
         let why = |words: &[(&str, &str)]| {
             let is = |one: &&Proposal| {
                 words
@@ -413,7 +447,15 @@ mod tests {
             shared.contains("bytes of shared memory") && shared.contains("232448"),
             "{shared}"
         );
-        let sums = why(&[("rows", "256"), ("cols", "256")]);
+        // No tile shape, so no candidate of the sweep; who names it is told why.
+        let wide = [
+            ("rows", "256"),
+            ("cols", "256"),
+            ("depth", "64"),
+            ("stages", "2"),
+        ];
+        let sums =
+            judge_warpgroups(&problem, &Candidate::new(wide), hopper()).expect_err("refused");
         assert!(sums.contains("registers"), "{sums}");
     }
 }

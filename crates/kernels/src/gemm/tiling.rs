@@ -21,6 +21,8 @@ const LET_GO: u32 = 32;
 /// As many more where C is added there: two addresses, and a panel's words in flight. With twice 64 rows of a thread's, tiles of 168 columns
 /// fit and those of 176 do not, as the assembler has it.
 pub(super) const LET_GO_WITH_C: u32 = 20;
+/// As many more where C is added and warpgroups have no loop of their own: 256 x 152 fits then, 256 x 160 does not.
+const LET_GO_IN_ONE_LOOP: u32 = 16;
 /// As many more where 64 rows of a thread's are added up in two levels: 128 x 192 does not fit, 128 x 176 and 256 x 128 do.
 const LET_GO_IN_LEVELS: u32 = 8;
 /// As many more where operands are swapped, and C or bias is added.
@@ -296,17 +298,23 @@ impl Tiling {
     }
 
     /// Whether a thread has registers to leave such a tile half done, or beside a policy that is interpreted, in two `levels` or one, where the epilogue
-    /// `reads` something for each sum or nothing, and the warpgroup that copies keeps this many at `least`.
-    pub(crate) fn can_be_let_go(&self, levels: bool, reads: bool, least: u32) -> bool {
+    /// `reads` something for each sum or nothing, warpgroups have a loop each or are in `one_loop`, and the warpgroup that copies keeps this many at `least`.
+    pub(crate) fn can_be_let_go(
+        &self,
+        levels: bool,
+        reads: bool,
+        one_loop: bool,
+        least: u32,
+    ) -> bool {
         let part = match (levels, self.keeps()) {
             (true, true) => self.cols / 2 + LET_GO_IN_LEVELS,
             (true, false) => self.cols / 2,
             (false, _) => 0,
         };
-        let read = if reads && !self.keeps() {
-            LET_GO_WITH_C
-        } else {
-            0
+        let read = match (reads && !self.keeps(), one_loop) {
+            (false, _) => 0,
+            (true, false) => LET_GO_WITH_C,
+            (true, true) => LET_GO_WITH_C + LET_GO_IN_ONE_LOOP,
         };
         let moved = self.movable().map(|moved| self.keeping(moved, least));
         let most = moved.map_or(self.registers(), |moved| moved.multiplying);

@@ -76,6 +76,8 @@ pub(crate) struct Ends<'p, 'k> {
     moves_once: bool,
     /// Registers that the epilogue takes, more than others do.
     more: u32,
+    /// Registers that the warpgroup that copies keeps at least: for a policy that is interpreted, or to leave a tile.
+    copying: u32,
     /// Two warpgroups store one after the other, where they may be a tile apart.
     turns: Option<Turns<'k>>,
     /// Where each of two warpgroups has a tile of its own (ping-pong).
@@ -153,6 +155,7 @@ impl<'p, 'k> Ends<'p, 'k> {
             lets_next: false,
             moves_once: false,
             more: 0,
+            copying: 0,
             turns: None,
             pingpong: None,
         }
@@ -186,6 +189,11 @@ impl<'p, 'k> Ends<'p, 'k> {
     /// The same with an epilogue that takes so many registers more than others.
     pub(crate) fn taking(self, more: u32) -> Ends<'p, 'k> {
         Ends { more, ..self }
+    }
+
+    /// The same where the warpgroup that copies keeps so many registers at least.
+    pub(crate) fn copying_with(self, copying: u32) -> Ends<'p, 'k> {
+        Ends { copying, ..self }
     }
 
     /// The same, and tiles can be left half done, unless rows are gathered.
@@ -271,19 +279,18 @@ impl<'p, 'k> Ends<'p, 'k> {
     }
 
     fn moved(&self, levels: Levels) -> Option<Registers> {
-        self.tiling.moved_beside(self.parts(levels), self.more)
+        let moved = self.tiling.moved_beside(self.parts(levels), self.more);
+        moved.map(|moved| self.tiling.keeping(moved, self.copying))
     }
 
     /// Moves registers for all tiles of a block, where warpgroups have a loop each ([`TileLoop::each_in_roles`]).
     ///
     /// [`TileLoop::each_in_roles`]: heist_sched::TileLoop::each_in_roles
-    /// What the thread that copies has to do besides takes so many registers at `least`.
-    pub(crate) fn move_registers(&self, levels: Levels, role: Role, least: u32) {
+    pub(crate) fn move_registers(&self, levels: Levels, role: Role) {
         // The last tiles' pieces take more registers.
         let cut = self.tiling.tail.then(|| self.tiling.movable()).flatten();
-        let moved = self.moved(levels).or(cut);
-        let moved = moved.map(|moved| self.tiling.keeping(moved, least));
-        match (moved, role) {
+        let cut = cut.map(|moved| self.tiling.keeping(moved, self.copying));
+        match (self.moved(levels).or(cut), role) {
             (Some(registers), Role::Copies) => self.k.give_registers(registers.copying),
             (Some(registers), Role::Multiplies) => self.k.take_registers(registers.multiplying),
             _ => {}

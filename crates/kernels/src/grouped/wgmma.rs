@@ -235,9 +235,15 @@ fn build_typed<H: WgmmaInput, O: Stored>(
         );
         let maps = [args.b, args.a];
         let maps = if gathered { &maps[..1] } else { &maps[..] };
+        // A tile with factors of rows that is left takes more; sums with scales of blocks have none to give.
+        let copying = match schedule.pausing && form.scales == Scales::Rows {
+            true => copying_registers(schedule).max(64),
+            false => copying_registers(schedule),
+        };
         let ends = Ends::new(k, tiling, &ring, maps, gathered)
             .pausing(tiles.pause())
             .moving_once(roles)
+            .copying_with(copying)
             .in_turns(roles && form.in_turns);
         let staged = form
             .staging
@@ -272,12 +278,7 @@ fn build_typed<H: WgmmaInput, O: Stored>(
                 true => Role::Copies,
                 false => Role::Multiplies,
             };
-            // A tile with factors of rows that is left takes more; sums with scales of blocks have none to give.
-            let least = match schedule.pausing && form.scales == Scales::Rows {
-                true => copying_registers(schedule).max(64),
-                false => copying_registers(schedule),
-            };
-            let begin = |copies| ends.move_registers(levels, role(copies), least);
+            let begin = |copies| ends.move_registers(levels, role(copies));
             let moves: [&dyn Fn(bool); 2] = [&begin, &|_| ()];
             tiles.each_in_roles(ends.copies(), moves, |tile, copies| {
                 body(role(copies), tile);

@@ -132,8 +132,7 @@ fn build_typed<H: WgmmaInput, O: Stored>(
                     true => Role::Copies,
                     false => Role::Multiplies,
                 };
-                let least = copying_registers(schedule);
-                let begin = |copies| (work.ends).move_registers(work.levels, role(copies), least);
+                let begin = |copies| (work.ends).move_registers(work.levels, role(copies));
                 let end = |copies| work.let_next(role(copies));
                 tiles.each_in_roles(work.ends.copies(), [&begin, &end], |tile, copies| {
                     work.tile::<H, O>(role(copies), tile, &|| ());
@@ -191,6 +190,7 @@ impl<'w, 'k> Work<'w, 'k> {
             .pausing(pause)
             .moving_once(moves_once(form, schedule))
             .taking(taken(form, schedule))
+            .copying_with(copying_registers(schedule))
             .in_turns(in_roles(form, schedule) && stores_in_turns(form))
             .letting_next(late);
         let staged = match form.way {

@@ -6,7 +6,7 @@ use super::super::tail::Tail;
 use super::super::tiling::Tiling;
 use super::super::warpgroup::Matrices;
 use super::super::{scales, split};
-use super::block::{WgmmaArgs, build, copying_registers, in_roles};
+use super::block::{WgmmaArgs, build, copying_registers, in_roles, is_let_go};
 use super::form::{Form, Way, edges, element, extent, refusal, steps, tiles, unshared};
 use crate::error::KernelError;
 use crate::family::Target;
@@ -103,7 +103,10 @@ pub(crate) fn holds(problem: &Gemm, tiling: &Tiling, schedule: &Schedule) -> boo
     let reads = problem.epilogue.beta != 0.0 || problem.scales == Scales::Rows;
     match copying_registers(schedule) {
         0 => true,
-        least => tiling.can_be_let_go(problem.in_levels(), reads, least),
+        least => {
+            let one_loop = !is_let_go(schedule);
+            tiling.can_be_let_go(problem.in_levels(), reads, one_loop, least)
+        }
     }
 }
 
