@@ -732,12 +732,12 @@ def summary(results):
         for result in results:
             ours = [us for name, us in result["us"].items() if name not in ("cuBLAS", "Triton", "eager")]
             if ours and peer in result["us"]:
-                ratios["x".join(map(str, result["problem"]))] = result["us"][peer] / ours[0]
+                ratios[result["name"]] = result["us"][peer] / ours[0]
         if ratios:
             mean = statistics.geometric_mean(ratios.values())
             worst = sorted((ratio, name) for name, ratio in ratios.items())[:6]
             behind = sum(ratio < 0.95 for ratio in ratios.values())
-            print(f"{len(ratios)} beside {peer}: {mean:.3f}, below 0.95: {behind}; worst", *(f"{name} {ratio:.3f}" for ratio, name in worst))
+            print(f"{len(ratios)} beside {peer}: {mean:.3f}, below 0.95: {behind}; worst", ", ".join(f"{name} {ratio:.3f}" for ratio, name in worst))
 
 
 def main():
@@ -806,7 +806,7 @@ def main():
             speed = f"{flops / time_ / 1e6:5.0f}"
             print(f"  {time_:9.2f} {peer / time_:6.3f} {speed}  {name:36s} {notes[name]}")
         sys.stdout.flush()
-        results.append({"problem": [m, n, k], "us": medians, "notes": notes})
+        results.append({"name": problem["name"], "problem": [m, n, k], "us": medians, "notes": notes})
         json.dump(results, open(out, "w"))
         if options.plans and not grouped and problem["input"] == "bf16":
             with open(options.plans, "a") as file:
