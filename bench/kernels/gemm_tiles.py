@@ -726,7 +726,7 @@ def timed(work, rounds, calls, flush):
 
 
 def summary(results):
-    """How the first arm of each problem, which the model chooses, stands beside each peer."""
+    """How the first arm of each problem (what is chosen, in sets that begin with it) stands beside each peer."""
     for peer in ("cuBLAS", "Triton"):
         ratios = {}
         for result in results:
