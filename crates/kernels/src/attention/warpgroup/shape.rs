@@ -101,12 +101,19 @@ impl WarpgroupShape {
         }
     }
 
-    /// The same for a schedule that pauses: tile by tile.
+    /// The same for a schedule that pauses: tile by tile. Three warpgroups with weights in two terms have fewer keys a block, since the
+    /// thread that copies leaves them fewer registers.
     #[must_use]
     pub fn paused(self) -> WarpgroupShape {
+        let crowded = self.groups == 3 && self.weights == Weights::Split;
         WarpgroupShape {
             strip: 1,
             pausing: true,
+            keys: if crowded {
+                self.keys.min(80)
+            } else {
+                self.keys
+            },
             ..self
         }
     }
@@ -265,6 +272,8 @@ impl WarpgroupShape {
     pub(in crate::attention) fn registers(&self) -> Registers {
         let even = 65536 / (self.threads() * self.resident()) / 8 * 8;
         let copying = match self.groups {
+            // As many as leave the others what 40 would.
+            3 if self.pausing => 56,
             3 => 32,
             _ if self.prefix || self.pausing || self.seen => 40,
             _ => 24,
