@@ -12,8 +12,10 @@ const COUNT_AT: u32 = 16;
 
 /// Says in the bell's word that the visitor is one launch.
 const ONCE: u32 = 2;
+/// Says that the visitor was launched together with the ring.
+const LAUNCHED: u32 = 4;
 /// Where the number of such a ring is, up to the number of blocks.
-const RING_AT: u32 = 2;
+const RING_AT: u32 = 3;
 
 /// What a bell says. Policies that listen, and tiles that can be left half done, answer it.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -69,10 +71,31 @@ impl Bell {
         }
     }
 
+    /// The same for a visitor that is launched together with the ring, by one graph. Tiles are then left at the first look that
+    /// hears it: the visitor has come before a block could have left.
+    ///
+    /// ```
+    /// use heist_sched::Bell;
+    /// assert_ne!(Bell::Once(4).ring_launched(1), Bell::Once(4).ring(1));
+    /// assert_ne!(Bell::Once(4).ring_launched(1), Bell::Once(4).ring_launched(2));
+    /// assert_eq!(Bell::Silent.ring_launched(1), 0);
+    /// ```
+    pub fn ring_launched(self, number: u32) -> u32 {
+        match self.ring(number) {
+            0 => 0,
+            word => word | LAUNCHED,
+        }
+    }
+
     /// Whether a bell that says `word` wants one more block to leave, where so many are `away`.
     pub(crate) fn wants<'k>(word: Val<'k, u32>, away: Val<'k, i32>) -> Bool<'k> {
         let most = (word >> COUNT_AT).cast::<i32>();
         word.ne(0) & (most.eq(0) | away.lt(most))
+    }
+
+    /// Whether the visitor of a bell that says `word` was launched together with the ring.
+    pub(crate) fn is_launched<'k>(word: Val<'k, u32>) -> Bool<'k> {
+        (word & LAUNCHED).ne(0)
     }
 
     /// Whether a bell that says `word` is rung for a visitor of one launch.

@@ -205,6 +205,22 @@ impl<'k> Pause<'k> {
         leaves.get()
     }
 
+    /// The same for a body that looks every few microseconds: the tile is left at the second look in a row that hears the bell, and `before` is
+    /// what the look before heard. Whoever rings launches its kernel a few microseconds later: where a block leaves before that, the next one of
+    /// this launch takes its place and goes on with a half-done tile. And a block that comes when a visitor is done would leave once more,
+    /// for the visitors of other multiprocessors. A visitor that is launched [together with its ring](Bell::ring_launched) is there at the first look.
+    #[track_caller]
+    pub fn look_twice(
+        &self,
+        heard: Val<'k, u32>,
+        before: Var<'k, u32>,
+        step: impl IntoVal<'k, u32>,
+    ) -> Bool<'k> {
+        let twice = before.get().ne(0) | Bell::is_launched(heard);
+        before.set(heard);
+        self.look_if(heard, twice, step)
+    }
+
     /// Leaves before `step` if the bell, which said `heard`, wants one more block: takes a place among those that are
     /// away, a spare block and a slot, all at once, since each answer takes as long as memory does and the copies wait. What it
     /// has then but can't use it gives back.

@@ -377,7 +377,12 @@ impl Host for Meddler {
             let for_some = Bell::For(1 + self.dice.below(3) as u32);
             let once = Bell::Once(1 + self.dice.below(3) as u32);
             let bell = self.dice.of(&[Bell::Silent, Bell::All, for_some, once]);
-            let word = bell.ring(self.dice.below(3) as u32).to_le_bytes();
+            let number = self.dice.below(3) as u32;
+            let word = match self.dice.below(2) {
+                0 => bell.ring(number),
+                _ => bell.ring_launched(number),
+            };
+            let word = word.to_le_bytes();
             reach.write(stream, CONTROL, BELL_BYTES as usize, &word);
         }
     }

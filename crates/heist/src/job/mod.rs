@@ -19,7 +19,7 @@
 mod on_gpu;
 
 #[cfg(feature = "gpu")]
-pub use on_gpu::OnGpu;
+pub use on_gpu::{OnGpu, Visits};
 
 use heist_kernels::{Job, KernelError, Target};
 use heist_launch::{Buffer, ElementType};

@@ -1,7 +1,9 @@
 //! A job that stays on a real GPU, to be launched over and over.
 
 use super::JobError;
-use heist_gpu::{DeviceMemory, Gpu, GpuError, Kernel, KernelArg, KernelInfo, PtxText, Stream};
+use heist_gpu::{
+    DeviceMemory, Gpu, GpuError, Graph, Kernel, KernelArg, KernelInfo, PtxText, Stream,
+};
 use heist_kernels::{Job, KernelError, Step};
 use heist_launch::{Arg, Buffer, BufferRef, ElementType, Launch, Param};
 use heist_sched::{BELL_BYTES, Bell, LaunchReport, Readout, ReportError, TraceDevice};
@@ -38,6 +40,23 @@ pub struct OnGpu {
     steps: Vec<Loaded>,
     /// How often its bells were rung or silenced.
     rings: AtomicU32,
+}
+
+/// A visitor that is launched together with the ring of a batch's bell: see [`OnGpu::visits`].
+pub struct Visits {
+    graphs: [Graph; 2],
+    launched: AtomicU32,
+}
+
+impl Visits {
+    /// Rings and launches. Whoever launches silences the bell behind it ([`OnGpu::ring_in`]), in the same stream.
+    ///
+    /// # Errors
+    /// An error of the driver.
+    pub fn launch(&self, stream: &Stream) -> Result<(), GpuError> {
+        let turn = self.launched.fetch_add(1, Ordering::Relaxed) % 2;
+        self.graphs[turn as usize].launch(stream)
+    }
 }
 
 impl OnGpu {
@@ -148,13 +167,36 @@ impl OnGpu {
     /// # Errors
     /// An error of the driver.
     pub fn ring_in(&self, stream: &Stream, bell: Bell) -> Result<(), GpuError> {
-        let word = self.word(bell);
+        self.write_bell(stream, self.word(bell))
+    }
+
+    fn write_bell(&self, stream: &Stream, word: u32) -> Result<(), GpuError> {
         for step in &self.steps {
             if let Some(control) = step.control() {
                 control.write_in(stream, BELL_BYTES as usize, word)?;
             }
         }
         Ok(())
+    }
+
+    /// Visits of a kernel beside this batch, in a stream of high priority: the bell is rung and the visitor launched at once. Where each is put into
+    /// the stream by itself, the GPU has rung before the host has launched, and blocks leave for nobody.
+    ///
+    /// # Errors
+    /// An error of the driver.
+    pub fn visits(&self, stream: &Stream, visitor: &OnGpu) -> Result<Visits, GpuError> {
+        let bell = self.bell_for(visitor)?;
+        // Two rings in a row say different words.
+        let visit = |number: u32| {
+            stream.capture(|stream| {
+                self.write_bell(stream, bell.ring_launched(number))?;
+                visitor.launch(stream)
+            })
+        };
+        Ok(Visits {
+            graphs: [visit(0)?, visit(1)?],
+            launched: AtomicU32::new(0),
+        })
     }
 
     /// What is written to ring, other than the time before.

@@ -97,8 +97,8 @@ pub fn warm_up(gpu: &Gpu, tenants: &[&OnGpu], time: Duration) -> Result<(), GpuE
 
 /// The batch back to back on a stream of low priority, the interactive kernel now
 /// and then on one of high priority, a period apart in the mean. With `ring` the batch's bell is rung
-/// just before each launch of the interactive kernel, for as many blocks as that has, and silenced after its end, by
-/// writes in the order of its stream.
+/// together with each launch of the interactive kernel ([`OnGpu::visits`]), for as many blocks as that has, and silenced after its end, by
+/// a write in the order of its stream.
 ///
 /// # Errors
 /// A fault of a launch.
@@ -116,9 +116,13 @@ pub fn beside(
     let mut queue: VecDeque<Event> = VecDeque::new();
     let mut spare: Vec<Event> = Vec::new();
     let (start, end) = (gpu.event()?, gpu.event()?);
-    let bell = match ring {
-        true => Some(batch.bell_for(interactive)?),
+    let visits = match ring {
+        true => Some(batch.visits(&high, interactive)?),
         false => None,
+    };
+    let come = || match &visits {
+        Some(visits) => visits.launch(&high),
+        None => interactive.launch(&high),
     };
     // The launch whose end the batch is watched from, the last one that ended since, and how many did.
     let (mut first, mut last, mut ended) = (None::<Event>, None::<Event>, 0usize);
@@ -161,12 +165,9 @@ pub fn beside(
         }
         next = Instant::now() + company.after(visit);
         start.record(&high)?;
-        if let Some(bell) = bell {
-            batch.ring_in(&high, bell)?;
-        }
-        interactive.launch(&high)?;
+        come()?;
         end.record(&high)?;
-        if bell.is_some() {
+        if visits.is_some() {
             batch.ring_in(&high, Bell::Silent)?;
         }
         end.synchronize()?;
@@ -204,8 +205,8 @@ pub fn pair(
     let [batch, interactive] = [&both[0].1, &both[1].1];
     let low = gpu.untracked_stream_with_priority(0)?;
     let high = gpu.untracked_stream_with_priority(-5)?;
-    let bell = match listens {
-        true => Some(batch.bell_for(interactive)?),
+    let visits = match listens {
+        true => Some(batch.visits(&high, interactive)?),
         false => None,
     };
     interactive.launch(&high)?;
@@ -220,12 +221,12 @@ pub fn pair(
     while began.elapsed() < comes {
         std::hint::spin_loop();
     }
-    if let Some(bell) = bell {
-        batch.ring_in(&high, bell)?;
-    }
-    interactive.launch(&high)?;
-    if bell.is_some() {
-        batch.ring_in(&high, Bell::Silent)?;
+    match &visits {
+        Some(visits) => {
+            visits.launch(&high)?;
+            batch.ring_in(&high, Bell::Silent)?;
+        }
+        None => interactive.launch(&high)?,
     }
     let place = TraceDevice {
         device: gpu.info().name.clone(),

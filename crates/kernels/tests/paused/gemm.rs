@@ -83,19 +83,20 @@ fn a_tile_is_left_at_the_second_look_that_hears_the_bell() {
     let (_, whole) = ring_once(&job, None, "not rung");
     // Two tiles at a time, each of six pieces and a bit.
     let piece = whole / 7;
-    let rung = |lasts| {
-        ring_once(
-            &job,
-            Some(Ring {
-                at: whole / 3,
-                lasts,
-            }),
-            "rung",
-        )
-        .0
+    let rung = |lasts, launched| {
+        let at = whole / 3;
+        let ring = Ring {
+            at,
+            lasts,
+            launched,
+        };
+        ring_once(&job, Some(ring), "rung").0
     };
-    assert_eq!(rung(piece * 7 / 10), 0, "rung for less than a piece");
-    assert_eq!(rung(piece * 3), 2, "rung for three");
+    assert_eq!(rung(piece * 7 / 10, false), 0, "rung for less than a piece");
+    assert_eq!(rung(piece * 3, false), 2, "rung for three");
+    // A visitor that was launched with the ring is there before a block could have left.
+    let one = piece * 12 / 10;
+    assert_eq!([rung(one, false), rung(one, true)], [0, 2], "for one look");
 }
 
 #[test]

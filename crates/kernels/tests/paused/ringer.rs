@@ -40,8 +40,11 @@ impl Host for Ringer {
             1 => Bell::For(1),
             _ => Bell::All,
         };
-        let word = bell.word().to_le_bytes();
-        reach.write(0, self.control, BELL_BYTES as usize, &word);
+        let word = match self.dice >> 42 & 1 {
+            0 => bell.ring(0),
+            _ => bell.ring_launched(0),
+        };
+        reach.write(0, self.control, BELL_BYTES as usize, &word.to_le_bytes());
     }
     fn ended(&mut self, _: usize, _: usize, _: u64) {}
 }
@@ -52,12 +55,15 @@ pub(crate) struct Ring {
     pub(crate) at: u64,
     /// For how long.
     pub(crate) lasts: u64,
+    /// Whether it says that the visitor was launched together with it.
+    pub(crate) launched: bool,
 }
 
 /// Rings at the first of these times, and silences the bell at the second.
 struct Once {
     control: usize,
     times: Vec<u64>,
+    launched: bool,
 }
 
 impl Host for Once {
@@ -70,8 +76,11 @@ impl Host for Once {
             true => Bell::Silent,
             false => Bell::All,
         };
-        let word = bell.word().to_le_bytes();
-        reach.write(0, self.control, BELL_BYTES as usize, &word);
+        let word = match self.launched {
+            true => bell.ring_launched(0),
+            false => bell.ring(0),
+        };
+        reach.write(0, self.control, BELL_BYTES as usize, &word.to_le_bytes());
     }
     fn ended(&mut self, _: usize, _: usize, _: u64) {}
 }
@@ -83,8 +92,14 @@ pub(crate) fn ring_once(job: &Job, ring: Option<Ring>, what: &str) -> (usize, u6
         .readout
         .as_ref()
         .map_or(0, heist_sched::Readout::control);
+    let launched = ring.as_ref().is_some_and(|ring| ring.launched);
     let times = ring.map_or(Vec::new(), |ring| vec![ring.at, ring.at + ring.lasts]);
-    let (outcome, ended) = run(job, 0, Chaos::NONE, 1, &mut Once { control, times }, what);
+    let mut host = Once {
+        control,
+        times,
+        launched,
+    };
+    let (outcome, ended) = run(job, 0, Chaos::NONE, 1, &mut host, what);
     (left_clean(&outcome, control, what), ended)
 }
 

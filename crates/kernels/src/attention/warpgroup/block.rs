@@ -326,9 +326,6 @@ impl<'p, 'k> Ends<'p, 'k> {
     /// warpgroups know it once that block has arrived. The bell is loaded a block earlier, between the
     /// copies of its keys and its values, and arrives while room for the values is waited for: to wait
     /// for the bell would hold up the copies, which are only two blocks ahead.
-    ///
-    /// The tile is left at the second look in a row that hears it, as that of a product: whoever rings launches its kernel a few
-    /// microseconds later, and a block that has left by then is followed by one of this launch, which has to leave again.
     fn copy_until_asked(
         &self,
         pause: &Pause<'k>,
@@ -345,9 +342,7 @@ impl<'p, 'k> Ends<'p, 'k> {
                 let next = number.get() + 1;
                 k.if_(blocks.ends_piece(self.shape.piece(), number.get()), || {
                     let done = done + (next - blocks.begin).cast::<u32>();
-                    let twice = before.get().ne(0);
-                    before.set(heard.get());
-                    last.set(pause.look_if(heard.get(), twice, done));
+                    last.set(pause.look_twice(heard.get(), before, done));
                 });
                 copy(number.get(), &|| heard.set(pause.listen()));
                 number.set(next);

@@ -39,11 +39,6 @@ impl<'k> Ends<'_, 'k> {
     }
 
     /// Fills the stages of what is left of a tile until the bell is rung, if it is.
-    ///
-    /// The tile is left at the second look in a row that hears it. Whoever rings launches its kernel a
-    /// few microseconds later: where a block leaves before that, the next one of this launch takes
-    /// its place and goes on with a half-done tile. And a block that comes when a visitor is done
-    /// would leave once more, for the visitors of other multiprocessors.
     fn fill_until_asked(&self, pieces: &Pieces<'k>, factors: Factors<'k>) {
         let k = self.k;
         let done = pieces.done();
@@ -68,9 +63,7 @@ impl<'k> Ends<'_, 'k> {
             || {
                 let next = step.get() + 1;
                 k.if_(pieces.ends(next, factors.steps), || {
-                    let twice = before.get().ne(0);
-                    before.set(heard.get());
-                    last.set(pieces.pause.look_if(heard.get(), twice, done + next));
+                    last.set(pieces.pause.look_twice(heard.get(), before, done + next));
                 });
                 // It arrives while room for this stage and the next is waited for.
                 k.if_(pieces.listens(next, at), || {
