@@ -4,6 +4,8 @@ not written until something writes it."""
 from __future__ import annotations
 
 import contextlib
+import functools
+import sys
 import weakref
 from typing import Any, Iterator
 from unittest import mock
@@ -46,8 +48,18 @@ class _Unwritten(TorchDispatchMode):
         self.session = session
         self.alive: dict[int, Any] = {}
 
+    @classmethod
+    def _should_skip_dynamo(cls) -> bool:
+        # PyTorch would import Dynamo with the first operation, only to keep it away from the method
+        # below: seconds, in a process that compiles nothing.
+        return False
+
     def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
-        kwargs = kwargs or {}
+        compiles = hasattr(sys.modules.get("torch._dynamo"), "disable")
+        follow = _not_traced() if compiles else _Unwritten._follow
+        return follow(self, func, args, kwargs or {})
+
+    def _follow(self, func: Any, args: Any, kwargs: Any) -> Any:
         result = func(*args, **kwargs)
         name = func._schema.name.rpartition("::")[2]
         if name in _EMPTY:
@@ -109,6 +121,12 @@ class _Stream(_Event):
         pass
 
     wait_event = record_event = wait_stream
+
+
+@functools.cache
+def _not_traced() -> Any:
+    """What follows an operation, where ``torch.compile`` may be at work: it must not compile that."""
+    return torch._dynamo.disable(_Unwritten._follow)
 
 
 @contextlib.contextmanager

@@ -18,7 +18,7 @@ pytest.importorskip("triton")
 KERNELS = pathlib.Path(__file__).parent.parent / "examples" / "kernels"
 
 
-def run(*words, status):
+def run(*words, status, **variables):
     """pytest in a process of its own; what it printed."""
     known = importlib.metadata.entry_points(group="pytest11")
     plugin = [] if any(one.name == "heist" for one in known) else ["-p", "heist.pytest_plugin"]
@@ -26,7 +26,7 @@ def run(*words, status):
     with tempfile.TemporaryDirectory() as cache:
         # Without a word on fusion Triton 3.9 warns, from a path of its own; and what it has cached of
         # the same kernel in another folder names that folder.
-        environment = {**os.environ, "TRITON_DEFAULT_FP_FUSION": "1", "TRITON_CACHE_DIR": cache}
+        environment = {**os.environ, "TRITON_DEFAULT_FP_FUSION": "1", "TRITON_CACHE_DIR": cache, **variables}
         done = subprocess.run(command, cwd=KERNELS, capture_output=True, text=True, env=environment)
     assert done.returncode == status, done.stdout + done.stderr
     return done.stdout + done.stderr
@@ -58,6 +58,8 @@ def test_bugs_fail_their_tests_and_the_reports_say_how(tmp_path):
 
 
 def test_a_marker_is_enough_and_a_wrong_device_is_told():
-    told = run("test_kernels.py", "-k", "another_gpu", status=0)
+    told = run("test_kernels.py", "-s", "-k", "another_gpu", status=0, PYTHONPROFILEIMPORTTIME="1")
     assert "1 launch, 0 findings" in told
+    # A kernel that is simulated needs no compiler of PyTorch, which takes seconds to import.
+    assert "torch.overrides" in told and "torch._dynamo" not in told
     assert "gtx480" in run("--heist", "--heist-device=gtx480", status=4)
