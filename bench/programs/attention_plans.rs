@@ -6,7 +6,7 @@
 //! ```
 //!
 //! Sets are `decode` (20 shapes with what is chosen), `deal` (some of them with other
-//! shares and stages), `ways` (some of them and others at random with every plausible plan), `step` (some of them dealt to other numbers of blocks), `any` (others at random with what is chosen), `neighbours` (one key head a tile, two and four), `stages` (how much is on its way), `paged` (pages beside whole sequences), `tiny` (keys and values of 8 bits, whole and in pages), `spec` (2 to 16 queries, with weights rounded and split), `short` (128 to 1024 tokens), `brief` (others at random), `narrow` (heads of 128, blocks of other sizes), `few` (fewer tiles than multiprocessors), `long` (2k to 8k), `one`
+//! shares and stages), `ways` (some of them and others at random with every plausible plan), `step` (some of them dealt to other numbers of blocks), `any` (others at random with what is chosen), `neighbours` (one key head a tile, two and four), `tall` (8-bit keys under 32 rows and more), `stages` (how much is on its way), `paged` (pages beside whole sequences), `tiny` (keys and values of 8 bits, whole and in pages), `spec` (2 to 16 queries, with weights rounded and split), `short` (128 to 1024 tokens), `brief` (others at random), `narrow` (heads of 128, blocks of other sizes), `few` (fewer tiles than multiprocessors), `long` (2k to 8k), `one`
 //! (one sequence of 512 tokens), `backward` (gradients, for `bench/kernels/backward.py`) and `packed` (ten skewed batches, for `bench/kernels/packed.py`).
 
 use heist_builder::Arch;
@@ -428,6 +428,33 @@ fn neighbours(problem: &Problem) -> Set {
                     arms.push((format!("{mark}{size}, {heads} heads"), other.clone(), plan));
                 }
             }
+        }
+    }
+    Set {
+        problem: problem.clone(),
+        arms,
+    }
+}
+
+/// Keys and values of 8 bits under 32 rows and more of a key head, in every storage.
+fn tall(problem: &Problem) -> Set {
+    let Lengths::Same { batch, keys, .. } = problem.lengths else {
+        unreachable!("a shape of `decode`");
+    };
+    let mut arms = vec![chosen(problem)];
+    let mut small = problem.clone();
+    small.cache = Cache::E4m3;
+    let (_, _, plan) = chosen(&small);
+    arms.push(("e4m3 whole".into(), small, plan));
+    for (cache, mark) in [(Cache::Same, ""), (Cache::E4m3, "e4m3 ")] {
+        for page_size in [None, Some(16), Some(64)] {
+            let lengths = vec![(1, keys); batch as usize];
+            let mut other = Problem::ragged(lengths, problem.heads, problem.head_dim);
+            (other.kv_heads, other.dtype, other.page_size, other.cache) =
+                (problem.kv_heads, problem.dtype, page_size, cache);
+            let (_, other, plan) = chosen(&other);
+            let size = page_size.map_or("packed".into(), |size| format!("pages of {size}"));
+            arms.push((format!("{mark}{size}"), other, plan));
         }
     }
     Set {
@@ -950,6 +977,19 @@ fn sets(name: &str) -> Vec<Set> {
             })
             .collect(),
         "neighbours" => some(&[15, 18, 0, 1, 16]).iter().map(neighbours).collect(),
+        "tall" => [
+            (32, 32, 1, 16384, 128),
+            (8, 64, 2, 16384, 128),
+            (16, 64, 1, 12288, 128),
+            (100, 32, 1, 3000, 128),
+            (4, 128, 4, 8192, 128),
+            (1, 32, 1, 131_072, 128),
+            (32, 32, 1, 16384, 64),
+        ]
+        .map(|(batch, heads, kv, keys, dim)| {
+            tall(&decode(batch, heads, kv, keys, dim, Dtype::Bf16))
+        })
+        .into(),
         "brief" => any_short(16, 20),
         "short" => short_sets(),
         "levels" => level_sets(),
@@ -984,7 +1024,7 @@ fn sets(name: &str) -> Vec<Set> {
             .into(),
         other => {
             eprintln!(
-                "`{other}` is no set: decode, deal, ways, step, any, neighbours, brief, combine, stages, paged, tiny, spec, short, narrow, levels, few, long, one, backward, packed"
+                "`{other}` is no set: decode, deal, ways, step, any, neighbours, tall, brief, combine, stages, paged, tiny, spec, short, narrow, levels, few, long, one, backward, packed"
             );
             std::process::exit(2);
         }

@@ -446,6 +446,26 @@ fn decoding_does_not_spill() {
         let arch = Arch::SM_90A;
         cases.push((problem, Target { arch, sms: 132 }));
     }
+    // 32 rows and more over 8-bit keys, of which a warp has 32.
+    for (index, (group, queries, dim)) in [(32, 1, 128), (16, 4, 128), (8, 3, 64), (32, 1, 96)]
+        .into_iter()
+        .enumerate()
+    {
+        for page_size in [None, Some(16)] {
+            let mut problem = Problem::ragged(vec![(queries, 5000); 20], 2 * group, dim);
+            (problem.kv_heads, problem.cache) = (2, Cache::E4m3);
+            (problem.page_size, problem.mask) = (page_size, [Mask::Full, Mask::Causal][index % 2]);
+            problem.append = page_size.map(|_| Append {
+                rows: queries,
+                in_cache_type: index % 2 == 0,
+            });
+            for weights in Weights::ALL {
+                problem.weights = weights;
+                let arch = Arch::SM_90A;
+                cases.push((problem.clone(), Target { arch, sms: 132 }));
+            }
+        }
+    }
     // Keys and values that are one row, on warpgroups.
     for (index, (heads, dim, values)) in [(16, 576, 512), (128, 576, 512), (64, 192, 128)]
         .into_iter()

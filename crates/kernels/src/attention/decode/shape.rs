@@ -197,9 +197,13 @@ impl DecodeShape {
         suits && self.adjoin(heads)
     }
 
-    /// Whether a warp keeps the queries of its first 16 rows in registers, and does not load them for each stage.
+    /// Whether a warp keeps the queries of its first 16 rows in registers, and does not load them for each stage. Warps that have 32 of 64 rows, and
+    /// 32 keys of a stage, have no registers for them: those kernels spilled, and were 3 to 5 in a hundred slower than without. Nor do those of 32 rows
+    /// whose weights have two terms.
     pub(super) fn keeps_queries(&self, scoring: &Scoring) -> bool {
-        self.head_dim <= 128 && !self.crowded(scoring)
+        let more = self.down > 1 || self.weights == Weights::Split;
+        let full = self.row_blocks > 1 && self.head_dim > 64 && more;
+        self.head_dim <= 128 && !full && !self.crowded(scoring)
     }
 
     /// Whether weights in two terms, or changed scores, leave a warp of a tile of 64 rows too few registers for what it has else: 64 keys of a stage,

@@ -594,6 +594,13 @@ mod tests {
             assert_eq!(shape(4, weights, cap), (128, true));
         }
         assert_eq!(shape(8, Weights::Rounded, None), (128, true));
+        // Of 8-bit keys a warp has 32 rows: of 64 it loads its queries for each stage.
+        for (group, keeps) in [(32, true), (64, false)] {
+            let mut tall = Problem::ragged(vec![(1, 4096); 2], group, 128);
+            (tall.kv_heads, tall.cache) = (1, Cache::E4m3);
+            let shape = decode_shape(&tall, target);
+            assert_eq!(shape.keeps_queries(&tall.scoring), keeps, "{shape}");
+        }
         let mut wide = Problem::ragged(vec![(1, 4096); 2], 8, 256);
         (wide.kv_heads, wide.cache) = (2, Cache::E4m3);
         let wide = decode_shape(&wide, target);
