@@ -235,9 +235,9 @@ fn every_answer_is_as_its_schema_says() {
         &[
             "share",
             "gemm",
-            "m=1024",
-            "n=1024",
-            "k=1024",
+            "m=256",
+            "n=256",
+            "k=256",
             "--device",
             "sim:b200",
             "--samples",

@@ -36,7 +36,7 @@ fn both_tenants_are_tabled_and_drawn() {
 
 #[test]
 fn the_tables_say_what_they_are_of() {
-    let words = "gemm m=1024 n=1024 k=1024 --device sim:b200 --samples 3 --held 0,8 \
+    let words = "gemm m=256 n=256 k=256 --device sim:b200 --samples 3 --held 0,8 \
                  --interactive m=128,n=128,k=128";
     let output = share(&words.split_whitespace().collect::<Vec<_>>());
     let said = String::from_utf8_lossy(&output.stdout).into_owned();

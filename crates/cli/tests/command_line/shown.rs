@@ -73,13 +73,13 @@ const OTHERWISE: &[(&str, Otherwise)] = &[
     (
         "heist share gemm m=4096 n=4096 k=4096 --device sim:h200 --trace share.html",
         Small(
-            "heist share gemm m=1024 n=1024 k=512 --device sim:h200 --samples 2 --held 1 --row own --trace share.html",
+            "heist share gemm m=256 n=256 k=256 --device sim:h200 --samples 2 --held 1 --row own --trace share.html",
         ),
     ),
     (
         "heist share gemm m=4096 n=4096 k=4096 --device sim:b200",
         Small(
-            "heist share gemm m=1024 n=1024 k=512 --device sim:b200 --samples 2 --held 1 --row own",
+            "heist share gemm m=256 n=256 k=256 --device sim:b200 --samples 2 --held 1 --row own",
         ),
     ),
     ("heist check build.log", Finds),
