@@ -4,6 +4,7 @@
 use heist_kernels::gemm::{
     self, Activation, Epilogue, Gemm, Input, Layout, Output, Scales, Summing,
 };
+use heist_kernels::grouped::experts::{self, Experts};
 use heist_kernels::grouped::{self, Grouped};
 use heist_kernels::{Family, Job, Target, Variant};
 use heist_oracle::{MachineCodes, Ptxas, parallel, sample};
@@ -103,18 +104,81 @@ fn warpgroups(all: &mut Vec<(Target, Job)>) {
     }
 }
 
-/// To leave a tile half done takes registers beside those that find its group.
-fn groups_that_pause(all: &mut Vec<(Target, Job)>) {
+const PAUSING: &str = "ticket late pausing until-asked";
+const LOADED: &str = "ticket late loaded: greedy";
+const EARLY: &str = "ticket early loaded: greedy";
+const STEALS: &str = "ticket late max-steals(4)";
+
+fn schedule(text: &str) -> Schedule {
+    text.parse().expect("one")
+}
+
+/// To leave a tile half done, or to interpret a policy, takes registers beside those that find its group.
+fn groups_let_go(all: &mut Vec<(Target, Job)>) {
     let arch = heist_builder::Arch::SM_90A;
     let target = Target { arch, sms: 132 };
-    let pausing: Schedule = "ticket late pausing until-asked".parse().expect("one");
-    for scales in [Scales::None, Scales::Rows, Scales::Blocks] {
+    let of = |scales, sums| {
         let groups = Grouped::rows(vec![1024; 8], 4096, 4096, Input::E4m3, Output::Bf16);
-        let groups = groups.scales(scales);
+        Grouped {
+            sums,
+            ..groups.scales(scales)
+        }
+    };
+    let fast = of(Scales::Rows, Summing::Fast);
+    for (groups, text) in [
+        (of(Scales::None, Summing::Levels), PAUSING),
+        (of(Scales::Rows, Summing::Levels), PAUSING),
+        (of(Scales::Blocks, Summing::Levels), PAUSING),
+        (fast.clone(), PAUSING),
+        (fast.clone(), EARLY),
+    ] {
         let variant = grouped::FAMILY.choose(None, &groups, target);
-        let job = variant.and_then(|it| it.job(&groups, Some(&pausing), target));
-        all.push((target, job.expect("its tiles can be left half done")));
+        let job = variant.and_then(|it| it.job(&groups, Some(&schedule(text)), target));
+        all.push((target, job.expect("some tiles hold it")));
     }
+    let given = |tiling: &str, text| {
+        let tiling = tiling.parse().expect("a tile shape");
+        grouped::job_with_tiling(&fast, tiling, Some(&schedule(text)), target)
+    };
+    let job = given("wgmma:128x256x64/4", PAUSING);
+    all.push((target, job.expect("registers move")));
+    for (tiling, text) in [
+        ("wgmma:128x192x64/5/pingpong", PAUSING),
+        ("wgmma:128x192x64/5/pingpong", LOADED),
+        ("wgmma:256x192x64/3", LOADED),
+        ("wgmma:128x256x64/4", EARLY),
+        ("wgmma:256x128x64/4", EARLY),
+        ("wgmma:128x256x64/4", STEALS),
+    ] {
+        let refused = given(tiling, text).expect_err("it would spill").to_string();
+        assert!(refused.contains("registers"), "{refused}");
+    }
+    // Where tiles of one shape are as fast as those that suit, these are taken, and hold what the schedule takes.
+    let many = Grouped::masked(vec![100; 16], 1024, [4096, 7168], Input::E4m3, Output::Bf16);
+    let many = Grouped {
+        sums: Summing::Fast,
+        ..many.scales(Scales::Rows)
+    };
+    let variant = grouped::FAMILY.choose(None, &many, target);
+    let job = variant.and_then(|it| it.job(&many, Some(&schedule(STEALS)), target));
+    job.expect("some tiles hold it");
+    // An expert layer's second product, which weighs rows and puts them in their places.
+    let layer = Experts {
+        rows: vec![256; 64],
+        per: 8,
+        hidden: 2048,
+        inner: 768,
+        dtype: Input::Bf16,
+    };
+    let variant = experts::FAMILY.choose(None, &layer, target);
+    let job = variant.and_then(|it| it.job(&layer, Some(&schedule(EARLY)), target));
+    let mut job = job.expect("some tiles hold it");
+    let at = job
+        .steps
+        .iter()
+        .rposition(|step| step.ptx().contains("wgmma.mma_async"));
+    job.steps.swap(0, at.expect("two products"));
+    all.push((target, job));
 }
 
 /// What takes the most registers of its kind, none of it left to chance: C and bias of swapped operands; C beside what leaves a tile half
@@ -139,12 +203,7 @@ fn tight(all: &mut Vec<(Target, Job)>) {
     };
     let small = Gemm::new(500, 600, 512, Input::Bf16, Output::Bf16, Layout::Nt);
     let whole = Gemm::new(8192, 8192, 4096, Input::Bf16, Output::Bf16, Layout::Nn);
-    let [pausing, loaded, early] = [
-        "ticket late pausing until-asked",
-        "ticket late loaded: greedy",
-        "ticket early loaded: greedy",
-    ]
-    .map(|text| text.parse::<Schedule>().expect("one"));
+    let [pausing, loaded, early] = [PAUSING, LOADED, EARLY].map(schedule);
     let given = |problem: &Gemm, tiling: &str, schedule: Option<&Schedule>| {
         let tiling = tiling.parse().expect("a tile shape");
         gemm::job_with_tiling(problem, tiling, schedule, target)
@@ -168,6 +227,10 @@ fn tight(all: &mut Vec<(Target, Job)>) {
         (&pausing, "wgmma:128x176x64/5/pingpong"),
         (&loaded, "wgmma:128x176x64/5/pingpong"),
         (&early, "wgmma:256x160x64/3"),
+        (&loaded, "wgmma:256x160x64/3/cluster=beside"),
+        (&loaded, "wgmma:256x152x64/4/swapped"),
+        (&loaded, "wgmma:128x256x64/4/tail"),
+        (&early, "wgmma:128x256x64/4/tail"),
     ] {
         let refused = given(&whole, tiling, Some(schedule));
         let refused = refused.expect_err("it would spill").to_string();
@@ -334,7 +397,7 @@ fn every_variant_on_every_architecture() {
     tile_shapes(&mut all);
     assert!(all.len() > 40, "{} kernels", all.len());
     let mut all = sample(all);
-    groups_that_pause(&mut all);
+    groups_let_go(&mut all);
     tight(&mut all);
     let codes = MachineCodes::default();
     let wrong: Vec<String> = parallel(&all, |(target, job)| {

@@ -21,8 +21,10 @@ const LET_GO: u32 = 32;
 /// As many more where C is added there: two addresses, and a panel's words in flight. With twice 64 rows of a thread's, tiles of 168 columns
 /// fit and those of 176 do not, as the assembler has it.
 pub(super) const LET_GO_WITH_C: u32 = 20;
-/// As many more where C is added and warpgroups have no loop of their own: 256 x 152 fits then, 256 x 160 does not.
+/// As many more where warpgroups have no loop of their own: 256 x 152 fits with C then, 256 x 160 does not.
 const LET_GO_IN_ONE_LOOP: u32 = 16;
+/// As many more where C is added and operands are swapped, with twice 64 rows of a thread's.
+const LET_GO_TURNED: u32 = 40;
 /// As many more where 64 rows of a thread's are added up in two levels: 128 x 192 does not fit, 128 x 176 and 256 x 128 do.
 const LET_GO_IN_LEVELS: u32 = 8;
 /// As many more where operands are swapped, and C or bias is added.
@@ -298,11 +300,11 @@ impl Tiling {
     }
 
     /// Whether a thread has registers to leave such a tile half done, or beside a policy that is interpreted, in two `levels` or one, where the epilogue
-    /// `reads` something for each sum or nothing, warpgroups have a loop each or are in `one_loop`, and the warpgroup that copies keeps this many at `least`.
+    /// `reads` so many things for each sum, warpgroups have a loop each or are in `one_loop`, and the warpgroup that copies keeps this many at `least`.
     pub(crate) fn can_be_let_go(
         &self,
         levels: bool,
-        reads: bool,
+        reads: u32,
         one_loop: bool,
         least: u32,
     ) -> bool {
@@ -311,11 +313,12 @@ impl Tiling {
             (true, false) => self.cols / 2,
             (false, _) => 0,
         };
-        let read = match (reads && !self.keeps(), one_loop) {
-            (false, _) => 0,
-            (true, false) => LET_GO_WITH_C,
-            (true, true) => LET_GO_WITH_C + LET_GO_IN_ONE_LOOP,
-        };
+        let if_ = |holds: bool, registers: u32| if holds { registers } else { 0 };
+        // Where a thread has 64 rows, one thing that is read fits what is left.
+        let (twice, any) = (!self.keeps(), reads > 0);
+        let read = if_(twice && any || reads > 1, LET_GO_WITH_C)
+            + if_(one_loop && (twice || reads > 1), LET_GO_IN_ONE_LOOP)
+            + if_(twice && any && self.swapped, LET_GO_TURNED);
         let moved = self.movable().map(|moved| self.keeping(moved, least));
         let most = moved.map_or(self.registers(), |moved| moved.multiplying);
         self.sums() + part + LET_GO + read <= most

@@ -5,11 +5,11 @@ use super::data::{buffers, check_unused, results};
 use super::problem::{Group, Grouped, Shapes};
 use super::schedule::schedule as usual;
 use super::space;
-use super::tiles::Wgmma;
+use super::tiles::job_with_tiling;
 use super::variant::{FAMILY, job_with};
 use crate::entry::{Parameter, Prepared, Settings, holds, items, parameter};
 use crate::error::KernelError;
-use crate::family::{Family, Target, Variant};
+use crate::family::{Family, Target};
 use crate::gemm::lost;
 use crate::job::Job;
 use crate::listing::{Listing, variant};
@@ -169,13 +169,7 @@ impl Listing for GroupedEntry {
     ) -> Result<Job, KernelError> {
         match settings.get("config") {
             Some(text) if text.starts_with("wgmma:") => {
-                let tiles = Wgmma {
-                    name: "wgmma",
-                    about: "tiles that were given",
-                    tiling: text.parse()?,
-                };
-                tiles.suits(problem, target).map_err(KernelError::unfit)?;
-                tiles.job(problem, schedule, target)
+                job_with_tiling(problem, text.parse()?, schedule, target)
             }
             Some(text) => {
                 let own = usual(target);

@@ -39,4 +39,5 @@ pub use entry::prepared;
 pub use kernel::GroupedArgs;
 pub use problem::{Group, Grouped, Shapes};
 pub use schedule::schedule;
+pub use tiles::job_with_tiling;
 pub use variant::{FAMILY, job_with};

@@ -8,9 +8,10 @@ use super::wgmma::{Fused, Names, step};
 use crate::error::KernelError;
 use crate::family::{Target, Variant};
 use crate::gemm::{
-    Input, Major, Scales, Tiling, added_by_scales, fits_levels, is_let_go, off_lines,
-    takes_tile_after_tile,
+    Input, Major, Output, Scales, Tiling, added_by_scales, copying_registers, fits_levels,
+    is_let_go, off_lines, takes_tile_after_tile,
 };
+use crate::job::Job;
 use crate::plan::LaunchPlan;
 use crate::space::too_much_shared;
 use heist_builder::Feature;
@@ -104,27 +105,83 @@ pub(super) fn in_roles(schedule: &Schedule, gathered: bool) -> bool {
     takes_tile_after_tile(schedule) && !(gathered && is_let_go(schedule))
 }
 
-/// Why tiles of this shape can't multiply these groups. `roles` says that warps that copy and warps that multiply have a loop each.
+/// What a schedule leaves of a thread's registers.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct Left {
+    /// Warps that copy and warps that multiply have a loop each, so that registers can move.
+    pub(super) roles: bool,
+    /// Registers that a thread keeps which copies: for a policy that is interpreted, or to leave a tile. None where there is neither.
+    pub(super) copying: u32,
+    /// Registers that a thread takes which multiplies, more than others do.
+    pub(super) more: u32,
+}
+
+/// Registers for factors of rows and columns (two and eight), for places and a gate, or for words with scales of blocks, beside what a schedule takes: 128 x 240 and
+/// 256 x 120 fit then in one loop, 128 x 256 and 256 x 128 do not.
+const FACTORS: u32 = 10;
+
+impl Left {
+    /// What it leaves where it is given, or is the groups' own.
+    pub(super) fn by(problem: &Grouped, schedule: Option<&Schedule>, fused: Fused) -> Left {
+        let gathered = fused.gathered.is_some();
+        let roles = !problem.check && schedule.is_none_or(|one| in_roles(one, gathered));
+        let pausing = schedule.is_some_and(|schedule| schedule.pausing);
+        let levels = problem.in_levels() && problem.scales != Scales::Blocks;
+        let copying = match schedule.map_or(0, copying_registers) {
+            // A tile with factors of rows, or sums in levels, that is left takes more; sums with scales of blocks have none to give.
+            least if pausing && (levels || problem.scales == Scales::Rows) => least.max(64),
+            least => least,
+        };
+        let alone = copying == 0 && roles;
+        let words = problem.scales == Scales::Blocks && problem.output == Output::F32;
+        let more = match problem.scales {
+            Scales::Rows if !alone => FACTORS,
+            _ if copying > 0 && !roles && (fused.gated || fused.placed || words) => FACTORS,
+            _ => 0,
+        };
+        Left {
+            // Threads that gather rows need the registers that they start with.
+            roles: roles && !gathered,
+            copying,
+            more,
+        }
+    }
+}
+
+/// Why tiles of this shape can't multiply these groups.
 pub(super) fn unfit(
     problem: &Grouped,
     tiling: &Tiling,
-    roles: bool,
+    left: Left,
     target: Target,
 ) -> Option<String> {
+    let Left {
+        roles,
+        copying,
+        more,
+    } = left;
     let bytes = shared_bytes(problem, tiling) + 2048;
     let levels = match problem.in_levels() {
         true => fits_levels(problem.scales, tiling).err(),
         false => None,
     };
     // Without loops of their own the next tile could not begin while one is stored: groups ask for theirs.
-    let moved = tiling.moved(problem.in_levels().into()).filter(|_| !roles);
+    let moved = tiling.moved_beside(problem.in_levels().into(), more);
+    let moved = moved.filter(|_| !roles);
     let moved = moved.map(|_| "its sums do not fit the registers that a thread starts with");
+    let reads = u32::from(problem.scales == Scales::Rows);
+    let held =
+        copying == 0 || problem.in_levels() || tiling.can_be_let_go(false, reads, !roles, copying);
+    let held = (!held).then_some(
+        "its sums, what is read for them and what the schedule takes do not fit the registers",
+    );
     let turns = tiling.pingpong && (problem.in_levels() || !roles);
     let turns = turns.then_some(
         "two warpgroups have a tile each where they add up in one level, in a loop of their own",
     );
     levels
         .or(moved)
+        .or(held)
         .or(turns)
         .map(str::to_owned)
         .or_else(|| too_much_shared(bytes.into(), tiling.room(target.arch).into(), target))
@@ -183,8 +240,9 @@ const STAGED: u32 = 8 * 2048 + 2048;
 const PINGPONG: [(u32, u32); 2] = [(64, 256), (128, 192)];
 
 impl Suited {
-    /// The tiles whose estimated time is the lowest. `roles` says that warps that copy and warps that multiply have a loop each.
-    fn tiling(problem: &Grouped, roles: bool, target: Target) -> Option<Tiling> {
+    /// The tiles whose estimated time is the lowest.
+    fn tiling(problem: &Grouped, left: Left, target: Target) -> Option<Tiling> {
+        let roles = left.roles;
         let widths = |least: u32, most: u32| (least..=most).step_by(32);
         // In three runs 128 x 224 was 0.2 to 5% slower than 128 x 256 in all of the three sets of halves, of 45, for which the model has it ahead.
         let halves = problem.input.bytes() == 2;
@@ -213,7 +271,7 @@ impl Suited {
                 !tiling.pingpong || taken <= tiling.room(target.arch)
             };
             let fits = |tiling: &Tiling| {
-                let fits = unfit(problem, tiling, roles, target).is_none();
+                let fits = unfit(problem, tiling, left, target).is_none();
                 tiling.check().is_ok() && fits && staged(tiling)
             };
             tilings.into_iter().find(fits)
@@ -251,7 +309,7 @@ impl Variant for Suited {
         if let Some(why) = unable(problem, target) {
             return Err(why);
         }
-        match Suited::tiling(problem, !problem.check, target) {
+        match Suited::tiling(problem, Left::by(problem, None, Fused::default()), target) {
             Some(tiling) => Ok(rank(problem, &tiling, target)),
             None => Err(format!("no tile fits {}", target.arch)),
         }
@@ -264,8 +322,8 @@ impl Variant for Suited {
         target: Target,
     ) -> Result<LaunchPlan, KernelError> {
         self.suits(problem, target).map_err(KernelError::unfit)?;
-        let roles = !problem.check && schedule.is_none_or(|schedule| in_roles(schedule, false));
-        let Some(tiling) = Suited::tiling(problem, roles, target) else {
+        let left = Left::by(problem, schedule, Fused::default());
+        let Some(tiling) = Suited::tiling(problem, left, target) else {
             return Err(KernelError::unfit("ask first whether it suits"));
         };
         plan(problem, self.name(), &tiling, schedule, target)
@@ -292,8 +350,14 @@ impl Variant for Wgmma {
     }
 
     fn suits(&self, problem: &Grouped, target: Target) -> Result<u32, String> {
-        let why = unable(problem, target)
-            .or_else(|| unfit(problem, &self.tiling, !problem.check, target));
+        let why = unable(problem, target).or_else(|| {
+            unfit(
+                problem,
+                &self.tiling,
+                Left::by(problem, None, Fused::default()),
+                target,
+            )
+        });
         match why {
             Some(why) => Err(why),
             None => Ok(rank(problem, &self.tiling, target)),
@@ -308,6 +372,25 @@ impl Variant for Wgmma {
     ) -> Result<LaunchPlan, KernelError> {
         plan(problem, self.name, &self.tiling, schedule, target)
     }
+}
+
+/// A grouped multiplication on warpgroups in tiles of a shape of your own, over buffers that are still to be added.
+///
+/// # Errors
+/// What could not be built or planned.
+pub fn job_with_tiling(
+    problem: &Grouped,
+    tiling: Tiling,
+    schedule: Option<&Schedule>,
+    target: Target,
+) -> Result<Job, KernelError> {
+    let tiles = Wgmma {
+        name: "wgmma",
+        about: "tiles that were given",
+        tiling,
+    };
+    tiles.suits(problem, target).map_err(KernelError::unfit)?;
+    tiles.job(problem, schedule, target)
 }
 
 /// The buffers of a product with nothing else in it.

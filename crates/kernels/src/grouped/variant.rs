@@ -40,6 +40,12 @@ pub static FAMILY: Family<Grouped> = Family {
     name: "grouped-gemm",
     variants: &[
         &Tcgen05,
+        // Before those of one shape, which are as fast at best: it has other tiles where a schedule takes registers.
+        &Suited {
+            name: "wgmma-8bit",
+            about: "wgmma of 8-bit floats with scales, in tiles that suit the groups: Hopper",
+            tiny: true,
+        },
         &Wgmma {
             name: "wgmma-128x256",
             about: "wgmma and tensor copies, 128 x 256 tiles: Hopper, groups of the same n and k",
@@ -59,11 +65,6 @@ pub static FAMILY: Family<Grouped> = Family {
             name: "wgmma",
             about: "the same in tiles that suit the groups",
             tiny: false,
-        },
-        &Suited {
-            name: "wgmma-8bit",
-            about: "wgmma of 8-bit floats with scales, in tiles that suit the groups: Hopper",
-            tiny: true,
         },
         &MmaSync {
             name: "mma-16",

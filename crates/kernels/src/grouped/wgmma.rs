@@ -16,7 +16,7 @@ use crate::gemm::pieces::{state_words, tile_time};
 use crate::gemm::warpgroup::{Ends, Factors, Levels, Role, Side, ring};
 use crate::gemm::{
     Ahead, BlockScales, CopiedScales, Epilogue, Finish, Gated, Input, Major, Output, Placed,
-    SCALE_BLOCK, Scales, Staged, Staging, Stored, Tiling, copying_registers, left, scale_maps,
+    SCALE_BLOCK, Scales, Staged, Staging, Stored, Tiling, left, scale_maps,
 };
 use crate::job::{Step, buffer};
 use crate::overlap::tiles_a_leave;
@@ -113,6 +113,8 @@ struct Form {
     ahead: bool,
     /// Whether two warpgroups store in turns, since the depth is short.
     in_turns: bool,
+    /// What the schedule leaves of the registers.
+    left: tiles::Left,
 }
 
 /// Bytes of such a depth.
@@ -137,6 +139,7 @@ impl Form {
             in_turns: tiling.sharing() == 2
                 && problem.scales != Scales::Blocks
                 && k * problem.input.bytes() <= SHORT,
+            left: tiles::Left::by(problem, None, fused),
         }
     }
 
@@ -235,15 +238,11 @@ fn build_typed<H: WgmmaInput, O: Stored>(
         );
         let maps = [args.b, args.a];
         let maps = if gathered { &maps[..1] } else { &maps[..] };
-        // A tile with factors of rows that is left takes more; sums with scales of blocks have none to give.
-        let copying = match schedule.pausing && form.scales == Scales::Rows {
-            true => copying_registers(schedule).max(64),
-            false => copying_registers(schedule),
-        };
         let ends = Ends::new(k, tiling, &ring, maps, gathered)
             .pausing(tiles.pause())
             .moving_once(roles)
-            .copying_with(copying)
+            .taking(form.left.more)
+            .copying_with(form.left.copying)
             .in_turns(roles && form.in_turns);
         let staged = form
             .staging
@@ -462,10 +461,8 @@ pub(super) fn step(
     let Some(alike) = problem.alike() else {
         return Err(KernelError::unfit("ask first whether it suits"));
     };
-    // Threads that gather rows need the registers that they start with.
-    let gathered = fused.gathered.is_some();
-    let roles = tiles::in_roles(schedule, gathered) && !problem.check && !gathered;
-    if let Some(why) = tiles::unfit(problem, tiling, roles, target) {
+    let left = tiles::Left::by(problem, Some(schedule), fused);
+    if let Some(why) = tiles::unfit(problem, tiling, left, target) {
         return Err(KernelError::unfit(format!("tile shape {tiling}: {why}")));
     }
     let most = tiles_of(problem, tiling.rows, fused.width(tiling));
@@ -474,6 +471,7 @@ pub(super) fn step(
     }
     let Alike { n, k, .. } = alike;
     let mut form = Form::new(problem, [n, k], tiling, fused).staged(problem, target);
+    form.left = left;
     // A tile that stands for several can't be left half done, and in check mode every decoded tile is
     // one of the launch.
     let tiles = match schedule.pausing || problem.check {

@@ -3,7 +3,7 @@
 use super::super::pieces::tile_time;
 use super::super::problem::{Gemm, Input, Output, Scales};
 use super::super::tail::Tail;
-use super::super::tiling::Tiling;
+use super::super::tiling::{Cluster, Tiling};
 use super::super::warpgroup::Matrices;
 use super::super::{scales, split};
 use super::block::{WgmmaArgs, build, copying_registers, in_roles, is_let_go};
@@ -15,7 +15,7 @@ use crate::overlap::tiles_a_leave;
 use crate::plan::{LaunchPlan, Purpose};
 use heist_builder::{Arch, BuildError, E4m3, E5m2, Tf32, With, bf16, f16};
 use heist_launch::{Arg, BufferRef, Dim3, ElementType, TensorElement, TensorMap as Map};
-use heist_sched::{Schedule, TileSource, TiledKernel};
+use heist_sched::{Policy, Schedule, TileSource, TiledKernel};
 
 /// The launches of a multiplication in these tiles, over buffers called `a`, `b`, `c`, `d` and
 /// `bias`. The plan's own workspace is `partial`, for the partial sums of split-K.
@@ -98,16 +98,26 @@ fn fitting(
     Ok(form)
 }
 
-/// Whether a thread has registers for such tiles under a schedule: one that pauses, or a loaded policy, takes some.
+/// Whether a thread has registers for such tiles under a schedule: one that pauses, or a policy, takes some.
 pub(crate) fn holds(problem: &Gemm, tiling: &Tiling, schedule: &Schedule) -> bool {
-    let reads = problem.epilogue.beta != 0.0 || problem.scales == Scales::Rows;
-    match copying_registers(schedule) {
-        0 => true,
-        least => {
-            let one_loop = !is_let_go(schedule);
-            tiling.can_be_let_go(problem.in_levels(), reads, one_loop, least)
-        }
+    let least = copying_registers(schedule);
+    // To know of pieces takes as many.
+    let decided = schedule.policy.constant().is_none();
+    if tiling.tail && (least > 0 || decided) {
+        return false;
     }
+    if least == 0 {
+        return true;
+    }
+    // C of 8-bit floats takes twice as many as of others, and words are as much as something that is read.
+    let c = match problem.epilogue.beta != 0.0 {
+        true => 1 + u32::from(problem.input.is_tiny()),
+        false => 0,
+    };
+    let reads = c + u32::from(problem.scales == Scales::Rows);
+    let reads = reads.max((problem.output == Output::F32).into());
+    let one_loop = !is_let_go(schedule) || tiling.cluster != Cluster::Alone;
+    tiling.can_be_let_go(problem.in_levels(), reads, one_loop, least)
 }
 
 /// The kernel of a form, for the problem's types.

@@ -8,7 +8,7 @@ use crate::family::{Family, Target, Variant};
 use crate::gemm::Tiling;
 use crate::grouped::problem::Grouped;
 use crate::grouped::schedule::schedule as usual;
-use crate::grouped::tiles::time;
+use crate::grouped::tiles::{Left, time, unfit};
 use crate::grouped::wgmma::{Fused, Names, step};
 use crate::plan::{LaunchPlan, Purpose};
 use heist_builder::Feature;
@@ -20,6 +20,9 @@ pub(super) const TILINGS: [Tiling; 3] = [
     Tiling::new(64, 256, 64, 5),
     Tiling::new(64, 128, 64, 4).blocks(2),
 ];
+
+/// Instead of the first where a schedule leaves no registers for so many columns: a policy that is interpreted in the only loop.
+const NARROWER: Tiling = Tiling::new(128, 224, 64, 4);
 
 /// `wgmma` fed by the copy engine and by gathering threads, each product in the tiles that suit it.
 #[derive(Debug)]
@@ -47,13 +50,30 @@ impl Experts {
     };
 }
 
+/// The same as far as a schedule leaves registers for them.
+fn held(
+    product: &Grouped,
+    fused: Fused,
+    schedule: Option<&Schedule>,
+    target: Target,
+) -> [Tiling; 3] {
+    let left = Left::by(product, schedule, fused);
+    let [first, others @ ..] = TILINGS;
+    let first = match unfit(product, &first, left, target) {
+        None => first,
+        Some(_) => NARROWER,
+    };
+    [first, others[0], others[1]]
+}
+
 /// The tiles whose estimated time is the lowest.
-fn suited(product: &Grouped, fused: Fused, target: Target) -> Tiling {
-    let timed = TILINGS.map(|tiling| (time(product, &tiling, fused, target), tiling));
+fn suited(product: &Grouped, fused: Fused, schedule: Option<&Schedule>, target: Target) -> Tiling {
+    let tilings = held(product, fused, schedule, target);
+    let timed = tilings.map(|tiling| (time(product, &tiling, fused, target), tiling));
     let best = timed
         .into_iter()
         .min_by(|one, other| one.0.total_cmp(&other.0));
-    best.map_or(TILINGS[0], |(_, tiling)| tiling)
+    best.map_or(tilings[0], |(_, tiling)| tiling)
 }
 
 /// Microseconds of a launch that copies rows, and megabytes that it moves in one.
@@ -179,17 +199,17 @@ impl Variant for Wgmma {
         schedule: Option<&Schedule>,
         target: Target,
     ) -> Result<LaunchPlan, KernelError> {
-        let ways = TILINGS.iter().flat_map(|up| {
-            let times = gathering_times(problem, up, target);
-            times
-                .into_iter()
-                .zip([Gathering::Fused, Gathering::Launch])
-                .map(move |way| (way, *up))
+        // Either way to gather has its tiles.
+        let ways = [Gathering::Fused, Gathering::Launch]
+            .into_iter()
+            .enumerate();
+        let ways = ways.flat_map(|(number, way)| {
+            let tilings = held(&problem.up(), problem.up_fused(way), schedule, target);
+            tilings.map(|up| (gathering_times(problem, &up, target)[number], way, up))
         });
-        let best = ways.min_by(|one, other| one.0.0.total_cmp(&other.0.0));
-        let (gathering, up) =
-            best.map_or((Gathering::Fused, TILINGS[0]), |((_, way), up)| (way, up));
-        let down = suited(&problem.down(), Experts::DOWN_FUSED, target);
+        let best = ways.min_by(|one, other| one.0.total_cmp(&other.0));
+        let (gathering, up) = best.map_or((Gathering::Fused, TILINGS[0]), |(_, way, up)| (way, up));
+        let down = suited(&problem.down(), Experts::DOWN_FUSED, schedule, target);
         plan_with(problem, [up, down], gathering, schedule, target)
     }
 }
