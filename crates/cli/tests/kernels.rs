@@ -421,7 +421,7 @@ fn shards_and_plans_come_to_what_one_process_finds() {
     let problem = [
         "tune", "gemm", "m=32", "n=32", "k=32", "--device", "sim:h200", "--json",
     ];
-    let limit = ["--limit", "6"];
+    let limit = ["--limit", "12"];
     let tune = |more: &[&str]| {
         let ran = with_answers(nowhere, &[&problem[..], more].concat());
         assert_eq!(ran.status.code(), Some(0), "{}{}", out(&ran), err(&ran));
