@@ -400,19 +400,15 @@ fn the_last_tiles_are_cut_where_the_last_wave_leaves_a_third_idle() {
     let (_, target) = common::device("h200");
     for (m, n, k, cut) in [
         (8192, 3328, 5632, true),
-        (4096, 11008, 4096, true),
+        (8192, 8192, 8192, true),
         (4096, 4096, 14336, false),
         (2048, 8192, 28672, false),
     ] {
-        let problem = Gemm::new(m, n, k, Input::Bf16, Output::Bf16, Layout::Nt);
+        // Of tf32, for which no two warpgroups with a tile each are chosen.
+        let problem = Gemm::new(m, n, k, Input::Tf32, Output::F32, Layout::Nt);
         let chosen = FAMILY.choose(None, &problem, target).expect("one");
-        // Blocks that may leave from tile to tile have no two warpgroups with a tile each.
-        let schedule = "ticket late every(2)".parse().expect("a schedule");
-        let job = chosen
-            .job(&problem, Some(&schedule), target)
-            .expect("a job");
+        let job = chosen.job(&problem, None, target).expect("a job");
         assert_eq!(job.name.contains("/tail"), cut, "{}", job.name);
-        assert!(!job.name.contains("/pingpong"), "{}", job.name);
     }
 }
 

@@ -124,6 +124,14 @@ fn groups_let_go(all: &mut Vec<(Target, Job)>) {
             ..groups.scales(scales)
         }
     };
+    let masked = |scales, sums| {
+        let rows = vec![100; 16];
+        let groups = Grouped::masked(rows, 1024, [4096, 7168], Input::E4m3, Output::Bf16);
+        Grouped {
+            sums,
+            ..groups.scales(scales)
+        }
+    };
     let fast = of(Scales::Rows, Summing::Fast);
     for (groups, text) in [
         (of(Scales::None, Summing::Levels), PAUSING),
@@ -131,34 +139,37 @@ fn groups_let_go(all: &mut Vec<(Target, Job)>) {
         (of(Scales::Blocks, Summing::Levels), PAUSING),
         (fast.clone(), PAUSING),
         (fast.clone(), EARLY),
+        (masked(Scales::Blocks, Summing::Levels), EARLY),
     ] {
         let variant = grouped::FAMILY.choose(None, &groups, target);
         let job = variant.and_then(|it| it.job(&groups, Some(&schedule(text)), target));
         all.push((target, job.expect("some tiles hold it")));
     }
-    let given = |tiling: &str, text| {
+    let given = |groups: &Grouped, tiling: &str, text| {
         let tiling = tiling.parse().expect("a tile shape");
-        grouped::job_with_tiling(&fast, tiling, Some(&schedule(text)), target)
+        grouped::job_with_tiling(groups, tiling, Some(&schedule(text)), target)
     };
-    let job = given("wgmma:128x256x64/4", PAUSING);
+    let job = given(&fast, "wgmma:128x256x64/4", PAUSING);
     all.push((target, job.expect("registers move")));
-    for (tiling, text) in [
-        ("wgmma:128x192x64/5/pingpong", PAUSING),
-        ("wgmma:128x192x64/5/pingpong", LOADED),
-        ("wgmma:256x192x64/3", LOADED),
-        ("wgmma:128x256x64/4", EARLY),
-        ("wgmma:256x128x64/4", EARLY),
-        ("wgmma:128x256x64/4", STEALS),
+    let words = Grouped {
+        output: Output::F32,
+        ..of(Scales::None, Summing::Fast)
+    };
+    for (groups, tiling, text) in [
+        (&fast, "wgmma:128x192x64/5/pingpong", PAUSING),
+        (&fast, "wgmma:128x192x64/5/pingpong", LOADED),
+        (&fast, "wgmma:256x192x64/3", LOADED),
+        (&fast, "wgmma:128x256x64/4", EARLY),
+        (&fast, "wgmma:256x128x64/4", EARLY),
+        (&fast, "wgmma:128x256x64/4", STEALS),
+        (&words, "wgmma:256x128x64/4", EARLY),
     ] {
-        let refused = given(tiling, text).expect_err("it would spill").to_string();
+        let refused = given(groups, tiling, text);
+        let refused = refused.expect_err("it would spill").to_string();
         assert!(refused.contains("registers"), "{refused}");
     }
     // Where tiles of one shape are as fast as those that suit, these are taken, and hold what the schedule takes.
-    let many = Grouped::masked(vec![100; 16], 1024, [4096, 7168], Input::E4m3, Output::Bf16);
-    let many = Grouped {
-        sums: Summing::Fast,
-        ..many.scales(Scales::Rows)
-    };
+    let many = masked(Scales::Rows, Summing::Fast);
     let variant = grouped::FAMILY.choose(None, &many, target);
     let job = variant.and_then(|it| it.job(&many, Some(&schedule(STEALS)), target));
     job.expect("some tiles hold it");
@@ -203,7 +214,9 @@ fn tight(all: &mut Vec<(Target, Job)>) {
     };
     let small = Gemm::new(500, 600, 512, Input::Bf16, Output::Bf16, Layout::Nt);
     let whole = Gemm::new(8192, 8192, 4096, Input::Bf16, Output::Bf16, Layout::Nn);
-    let [pausing, loaded, early] = [PAUSING, LOADED, EARLY].map(schedule);
+    let swapped = Gemm::new(8192, 8192, 4096, Input::Bf16, Output::Bf16, Layout::Nt);
+    let none = Epilogue::default();
+    let [pausing, loaded, early, steals] = [PAUSING, LOADED, EARLY, STEALS].map(schedule);
     let given = |problem: &Gemm, tiling: &str, schedule: Option<&Schedule>| {
         let tiling = tiling.parse().expect("a tile shape");
         gemm::job_with_tiling(problem, tiling, schedule, target)
@@ -216,21 +229,26 @@ fn tight(all: &mut Vec<(Target, Job)>) {
         (whole, with_c, "wgmma:128x128x64/6/pingpong", Some(&loaded)),
         (whole, full, "wgmma:192x184x64/3", Some(&loaded)),
         (whole, with_c, "wgmma:128x256x64/4", Some(&early)),
-        (whole, full, "wgmma:192x184x64/3", Some(&early)),
+        (whole, full, "wgmma:192x168x64/4", Some(&early)),
         (whole, full, "wgmma:256x152x64/3", Some(&early)),
+        (swapped, none, "wgmma:256x144x64/4/swapped", Some(&loaded)),
     ] {
         let job = given(&problem.epilogue(epilogue), tiling, schedule);
         all.push((target, job.expect("it can be built")));
     }
+    let half = given(&swapped, "wgmma:256x136x64/4/swapped", Some(&loaded));
+    half.expect_err("half of 16 columns would spill");
     let whole = whole.epilogue(full);
     for (schedule, tiling) in [
         (&pausing, "wgmma:128x176x64/5/pingpong"),
         (&loaded, "wgmma:128x176x64/5/pingpong"),
         (&early, "wgmma:256x160x64/3"),
+        (&early, "wgmma:192x176x64/4"),
         (&loaded, "wgmma:256x160x64/3/cluster=beside"),
         (&loaded, "wgmma:256x152x64/4/swapped"),
         (&loaded, "wgmma:128x256x64/4/tail"),
         (&early, "wgmma:128x256x64/4/tail"),
+        (&steals, "wgmma:128x256x64/4/tail"),
     ] {
         let refused = given(&whole, tiling, Some(schedule));
         let refused = refused.expect_err("it would spill").to_string();

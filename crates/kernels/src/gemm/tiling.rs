@@ -25,12 +25,17 @@ pub(super) const LET_GO_WITH_C: u32 = 20;
 const LET_GO_IN_ONE_LOOP: u32 = 16;
 /// As many more where C is added and operands are swapped, with twice 64 rows of a thread's.
 const LET_GO_TURNED: u32 = 40;
+/// As many more where such tiles have half of 16 columns left: 256 x 120 and 256 x 144 fit, 256 x 136 does not.
+const LET_GO_HALF: u32 = 64;
 /// As many more where 64 rows of a thread's are added up in two levels: 128 x 192 does not fit, 128 x 176 and 256 x 128 do.
 const LET_GO_IN_LEVELS: u32 = 8;
 /// As many more where operands are swapped, and C or bias is added.
 pub(super) const TURNED: u32 = 8;
 /// The same where it adds up parts that are multiplied by scales from its stages, and nothing is read ahead.
 const COPIED: u32 = 30;
+
+/// As many more where the last tiles are cut and a policy decides between tiles.
+const PIECES: u32 = 40;
 
 /// Registers that are left for those that multiply.
 fn multiplying(even: u32, groups: u32, copying: u32) -> u32 {
@@ -314,14 +319,24 @@ impl Tiling {
             (false, _) => 0,
         };
         let if_ = |holds: bool, registers: u32| if holds { registers } else { 0 };
-        // Where a thread has 64 rows, one thing that is read fits what is left.
-        let (twice, any) = (!self.keeps(), reads > 0);
-        let read = if_(twice && any || reads > 1, LET_GO_WITH_C)
-            + if_(one_loop && (twice || reads > 1), LET_GO_IN_ONE_LOOP)
-            + if_(twice && any && self.swapped, LET_GO_TURNED);
+        // Where a thread has 64 rows, one thing that is read fits what is left, unless three warpgroups share the registers.
+        let (twice, three) = (!self.keeps(), self.groups() == 3);
+        let reading = reads > 1 || reads == 1 && (twice || three);
+        let read = if_(reading, LET_GO_WITH_C)
+            + if_(one_loop && (twice || reading), LET_GO_IN_ONE_LOOP)
+            + if_(twice && reading && self.swapped, LET_GO_TURNED)
+            + if_(
+                twice && self.swapped && !self.cols.is_multiple_of(16),
+                LET_GO_HALF,
+            );
         let moved = self.movable().map(|moved| self.keeping(moved, least));
         let most = moved.map_or(self.registers(), |moved| moved.multiplying);
         self.sums() + part + LET_GO + read <= most
+    }
+
+    /// Whether a thread has registers to know of pieces, where the last tiles are cut, beside a policy: 128 x 256 has not.
+    pub(crate) fn can_be_cut_beside_a_policy(&self) -> bool {
+        self.sums() + LET_GO + PIECES <= self.registers()
     }
 
     /// Registers that a thread that multiplies can have.

@@ -116,7 +116,7 @@ pub(super) struct Left {
     pub(super) more: u32,
 }
 
-/// Registers for factors of rows and columns (two and eight), for places and a gate, or for words with scales of blocks, beside what a schedule takes: 128 x 240 and
+/// Registers for factors of rows and columns (two and eight), for places and a gate, for words, or for scales of blocks, beside what a schedule takes: 128 x 240 and
 /// 256 x 120 fit then in one loop, 128 x 256 and 256 x 128 do not.
 const FACTORS: u32 = 10;
 
@@ -133,7 +133,8 @@ impl Left {
             least => least,
         };
         let alone = copying == 0 && roles;
-        let words = problem.scales == Scales::Blocks && problem.output == Output::F32;
+        // Words are stored as they are added up; scales of blocks are read beside them.
+        let words = problem.output == Output::F32 || problem.scales == Scales::Blocks;
         let more = match problem.scales {
             Scales::Rows if !alone => FACTORS,
             _ if copying > 0 && !roles && (fused.gated || fused.placed || words) => FACTORS,

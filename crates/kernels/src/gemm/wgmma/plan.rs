@@ -101,9 +101,8 @@ fn fitting(
 /// Whether a thread has registers for such tiles under a schedule: one that pauses, or a policy, takes some.
 pub(crate) fn holds(problem: &Gemm, tiling: &Tiling, schedule: &Schedule) -> bool {
     let least = copying_registers(schedule);
-    // To know of pieces takes as many.
     let decided = schedule.policy.constant().is_none();
-    if tiling.tail && (least > 0 || decided) {
+    if tiling.tail && (least > 0 || decided) && !tiling.can_be_cut_beside_a_policy() {
         return false;
     }
     if least == 0 {
