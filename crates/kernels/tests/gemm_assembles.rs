@@ -238,6 +238,9 @@ fn tight(all: &mut Vec<(Target, Job)>) {
     }
     let half = given(&swapped, "wgmma:256x136x64/4/swapped", Some(&loaded));
     half.expect_err("half of 16 columns would spill");
+    let words = Gemm::new(8192, 8192, 4096, Input::Bf16, Output::F32, Layout::Nt);
+    let words = given(&words, "wgmma:256x192x64/3", Some(&loaded));
+    words.expect_err("words would spill");
     let whole = whole.epilogue(full);
     for (schedule, tiling) in [
         (&pausing, "wgmma:128x176x64/5/pingpong"),

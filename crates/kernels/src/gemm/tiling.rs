@@ -23,9 +23,7 @@ const LET_GO: u32 = 32;
 pub(super) const LET_GO_WITH_C: u32 = 20;
 /// As many more where warpgroups have no loop of their own: 256 x 152 fits with C then, 256 x 160 does not.
 const LET_GO_IN_ONE_LOOP: u32 = 16;
-/// As many more where C is added and operands are swapped, with twice 64 rows of a thread's.
-const LET_GO_TURNED: u32 = 40;
-/// As many more where such tiles have half of 16 columns left: 256 x 120 and 256 x 144 fit, 256 x 136 does not.
+/// As many more where operands are swapped, a thread has twice 64 rows, and half of 16 columns is left: 256 x 120 and 256 x 144 fit, 256 x 136 does not.
 const LET_GO_HALF: u32 = 64;
 /// As many more where 64 rows of a thread's are added up in two levels: 128 x 192 does not fit, 128 x 176 and 256 x 128 do.
 const LET_GO_IN_LEVELS: u32 = 8;
@@ -324,7 +322,6 @@ impl Tiling {
         let reading = reads > 1 || reads == 1 && (twice || three);
         let read = if_(reading, LET_GO_WITH_C)
             + if_(one_loop && (twice || reading), LET_GO_IN_ONE_LOOP)
-            + if_(twice && reading && self.swapped, LET_GO_TURNED)
             + if_(
                 twice && self.swapped && !self.cols.is_multiple_of(16),
                 LET_GO_HALF,

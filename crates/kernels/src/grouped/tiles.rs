@@ -134,10 +134,10 @@ impl Left {
         };
         let alone = copying == 0 && roles;
         // Words are stored as they are added up; scales of blocks are read beside them.
-        let words = problem.output == Output::F32 || problem.scales == Scales::Blocks;
+        let wide = problem.output == Output::F32 || problem.scales == Scales::Blocks;
         let more = match problem.scales {
             Scales::Rows if !alone => FACTORS,
-            _ if copying > 0 && !roles && (fused.gated || fused.placed || words) => FACTORS,
+            _ if copying > 0 && !roles && (fused.gated || fused.placed || wide) => FACTORS,
             _ => 0,
         };
         Left {

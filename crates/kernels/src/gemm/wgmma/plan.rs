@@ -108,12 +108,8 @@ pub(crate) fn holds(problem: &Gemm, tiling: &Tiling, schedule: &Schedule) -> boo
     if least == 0 {
         return true;
     }
-    // C of 8-bit floats takes twice as many as of others, and words are as much as something that is read.
-    let c = match problem.epilogue.beta != 0.0 {
-        true => 1 + u32::from(problem.input.is_tiny()),
-        false => 0,
-    };
-    let reads = c + u32::from(problem.scales == Scales::Rows);
+    // Words are as much as something that is read.
+    let reads = u32::from(problem.epilogue.beta != 0.0) + u32::from(problem.scales == Scales::Rows);
     let reads = reads.max((problem.output == Output::F32).into());
     let one_loop = !is_let_go(schedule) || tiling.cluster != Cluster::Alone;
     tiling.can_be_let_go(problem.in_levels(), reads, one_loop, least)
