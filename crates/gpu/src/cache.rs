@@ -4,7 +4,10 @@ use crate::capability::CudaVersion;
 use crate::device::DeviceInfo;
 use crate::ptx::PtxText;
 use crate::raw::{self, Handle};
+use std::collections::HashMap;
 use std::hash::{DefaultHasher, Hash, Hasher};
+use std::sync::atomic::{AtomicU32, Ordering};
+use std::sync::{Arc, Mutex, PoisonError};
 
 /// Options of the assembler in the driver.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Hash)]
@@ -54,4 +57,49 @@ pub(crate) struct Loaded {
     pub(crate) module: Handle<raw::CUmodule>,
     pub(crate) text: PtxText,
     pub(crate) log: String,
+    opt_ins: Mutex<HashMap<String, Arc<OptIn>>>,
+}
+
+impl Loaded {
+    pub(crate) fn new(module: raw::CUmodule, text: PtxText, log: String) -> Loaded {
+        Loaded {
+            module: Handle(module),
+            text,
+            log,
+            opt_ins: Mutex::default(),
+        }
+    }
+
+    /// What a kernel was opted in to, by whoever looked it up.
+    pub(crate) fn opt_in(&self, kernel: &str) -> Arc<OptIn> {
+        let mut all = self.opt_ins.lock().unwrap_or_else(PoisonError::into_inner);
+        Arc::clone(all.entry(kernel.to_owned()).or_default())
+    }
+}
+
+/// How much dynamic shared memory a kernel of a module was opted in to. The driver keeps what it was told last,
+/// not the most, so all that launch the kernel raise one bound.
+#[derive(Default)]
+pub(crate) struct OptIn {
+    most: AtomicU32,
+    raising: Mutex<()>,
+}
+
+impl OptIn {
+    /// Has the driver told of `bytes`, unless it was told of as many before.
+    pub(crate) fn raise<E>(
+        &self,
+        bytes: u32,
+        tell: impl FnOnce(u32) -> Result<(), E>,
+    ) -> Result<(), E> {
+        if bytes <= self.most.load(Ordering::Acquire) {
+            return Ok(());
+        }
+        let _one = self.raising.lock().unwrap_or_else(PoisonError::into_inner);
+        if bytes > self.most.load(Ordering::Acquire) {
+            tell(bytes)?;
+            self.most.store(bytes, Ordering::Release);
+        }
+        Ok(())
+    }
 }

@@ -1,5 +1,6 @@
 //! Kernels: what they need, and launching them.
 
+use crate::cache::OptIn;
 use crate::context::Gpu;
 use crate::error::GpuError;
 use crate::fault::LaunchRecord;
@@ -11,7 +12,7 @@ use crate::stream::Stream;
 use heist_launch::element::Element;
 use heist_launch::{Dim3, Launch, Scalar, TensorMap};
 use std::ffi::CString;
-use std::sync::atomic::{AtomicU32, Ordering};
+use std::sync::Arc;
 
 /// Shared memory that a block has without asking.
 const SHARED_WITHOUT_OPT_IN: u32 = 48 << 10;
@@ -24,8 +25,7 @@ pub struct Kernel {
     program: Program,
     function: Handle<raw::CUfunction>,
     info: KernelInfo,
-    /// Dynamic shared memory that was opted in to so far.
-    opted_in: AtomicU32,
+    opt_in: Arc<OptIn>,
 }
 
 /// What the assembler made of a kernel.
@@ -172,7 +172,7 @@ impl Kernel {
             program: program.clone(),
             function: Handle(function),
             info,
-            opted_in: AtomicU32::new(0),
+            opt_in: program.opt_in(name),
         })
     }
 
@@ -284,16 +284,12 @@ impl Kernel {
                 launch.dynamic_shared, self.info.static_shared
             )));
         }
-        if total > SHARED_WITHOUT_OPT_IN
-            && launch.dynamic_shared > self.opted_in.load(Ordering::Relaxed)
-        {
-            gpu.check(raw::function_set_attribute(
-                self.function.0,
-                of_function::MAX_DYNAMIC_SHARED_SIZE_BYTES,
-                launch.dynamic_shared,
-            ))?;
-            self.opted_in
-                .fetch_max(launch.dynamic_shared, Ordering::Relaxed);
+        if total > SHARED_WITHOUT_OPT_IN {
+            self.opt_in.raise(launch.dynamic_shared, |bytes| {
+                let attribute = of_function::MAX_DYNAMIC_SHARED_SIZE_BYTES;
+                let told = raw::function_set_attribute(self.function.0, attribute, bytes);
+                gpu.check(told)
+            })?;
         }
         let cluster = launch.cluster.or(self.info.required_cluster);
         if cluster.is_some_and(|cluster| cluster.count() > PORTABLE_CLUSTER) {

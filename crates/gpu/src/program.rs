@@ -1,11 +1,11 @@
 //! PTX in the driver's hands: assembled programs.
 
-use crate::cache::{JitOptions, Loaded, ProgramKey};
+use crate::cache::{JitOptions, Loaded, OptIn, ProgramKey};
 use crate::context::Gpu;
 use crate::error::GpuError;
 use crate::kernel::Kernel;
 use crate::ptx::PtxText;
-use crate::raw::{self, Handle, JitRequest};
+use crate::raw::{self, JitRequest};
 use std::borrow::Cow;
 use std::ffi::CString;
 use std::sync::Arc;
@@ -99,11 +99,7 @@ impl Gpu {
                 ));
             }
         };
-        Ok(Loaded {
-            module: Handle(module),
-            text: ptx.clone(),
-            log: logs.info,
-        })
+        Ok(Loaded::new(module, ptx.clone(), logs.info))
     }
 }
 
@@ -154,6 +150,10 @@ impl Program {
 
     pub(crate) fn text(&self) -> &PtxText {
         &self.loaded.text
+    }
+
+    pub(crate) fn opt_in(&self, kernel: &str) -> Arc<OptIn> {
+        self.loaded.opt_in(kernel)
     }
 
     /// Whether two programs are the same assembled one.

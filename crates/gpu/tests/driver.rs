@@ -23,6 +23,7 @@ fn everything_works_against_a_stand_in() {
     if std::env::var_os(INNER).is_some() {
         device();
         refusals();
+        shared_memory_of_many_plans();
         green_context();
         tensor_map();
         anothers_context();
@@ -176,6 +177,32 @@ fn refusals() {
         .programmatic()
         .launch(stream.borrowed(), &parameters);
     assert_eq!(status_and_note(launched).0, 954);
+}
+
+/// Plans look a kernel up each for itself, and launch it with shared memory of their own.
+fn shared_memory_of_many_plans() {
+    let gpu = Gpu::open(0).unwrap();
+    let text = PtxText::new("kernels.ptx", include_str!("hardware/kernels.ptx"));
+    let stream = gpu.stream().unwrap();
+    let data = gpu.allocate(256).unwrap();
+    let plan = |bytes| {
+        let program = gpu.load(&text, &JitOptions::default()).unwrap();
+        let launch = Launch::new(1, 32).dynamic_shared(bytes);
+        (
+            Arc::new(program.kernel("last_shared_word").unwrap()),
+            launch,
+        )
+    };
+    let plans = [plan(116_224), plan(90_000), plan(200_000), plan(50_000)];
+    let ready = plans
+        .each_ref()
+        .map(|(kernel, launch)| kernel.ready(launch).unwrap());
+    for (ready, (_, launch)) in ready.iter().zip(&plans) {
+        let address = data.address().to_le_bytes();
+        let launched = ready.launch(stream.borrowed(), &address);
+        launched.unwrap_or_else(|error| panic!("{launch}: {error}"));
+    }
+    stream.synchronize().unwrap();
 }
 
 /// A graph's kernels would leave the part of the GPU that a green context's stream has.
