@@ -6,7 +6,7 @@
 //! ```
 //!
 //! Sets are `decode` (20 shapes with what is chosen), `deal` (some of them with other
-//! shares and stages), `ways` (some of them and others at random with every plausible plan), `step` (some of them dealt to other numbers of blocks), `any` (others at random with what is chosen), `neighbours` (one key head a tile, two and four), `tall` (8-bit keys under 32 rows and more), `stages` (how much is on its way), `paged` (pages beside whole sequences), `tiny` (keys and values of 8 bits, whole and in pages), `spec` (2 to 16 queries, with weights rounded and split), `short` (128 to 1024 tokens), `brief` (others at random), `narrow` (heads of 128, blocks of other sizes), `few` (fewer tiles than multiprocessors), `long` (2k to 8k), `one`
+//! shares and stages), `ways` (some of them and others at random with every plausible plan), `step` (some of them dealt to other numbers of blocks), `any` (others at random with what is chosen), `neighbours` (one key head a tile, two and four), `tall` (8-bit keys under 32 rows and more), `stages` (how much is on its way), `paged` (pages beside whole sequences), `tiny` (keys and values of 8 bits, whole and in pages), `spec` (2 to 16 queries, with weights rounded and split), `short` (128 to 1024 tokens), `brief` (others at random), `either` (drawn near the border between warpgroups and the ladder, with both), `narrow` (heads of 128, blocks of other sizes), `few` (fewer tiles than multiprocessors), `long` (2k to 8k), `one`
 //! (one sequence of 512 tokens), `backward` (gradients, for `bench/kernels/backward.py`) and `packed` (ten skewed batches, for `bench/kernels/packed.py`).
 
 use heist_builder::Arch;
@@ -927,6 +927,52 @@ fn packed_set((lengths, dim, mask): (Vec<u32>, u32, Mask)) -> Set {
     Set { problem, arms }
 }
 
+/// Problems drawn near the border between warpgroups and the ladder: few queries or few keys, few tiles, wide heads.
+fn either_sets(count: usize, seed: u64) -> Vec<Set> {
+    let mut rng = fastrand::Rng::with_seed(seed);
+    let mut sets = Vec::new();
+    while sets.len() < count {
+        let mut length = |least: f64, most: f64| (least * (most / least).powf(rng.f64())) as u32;
+        let (queries, keys, lines) = (
+            length(33.0, 3000.0),
+            length(33.0, 3000.0),
+            length(1.0, 1500.0),
+        );
+        let dim = rng
+            .choice([64, 80, 96, 128, 128, 128, 160, 192, 256])
+            .unwrap_or(128);
+        let causal = rng.bool();
+        let heads = [16, 8, 4, 2, 1]
+            .into_iter()
+            .find(|heads| lines >= heads * heads)
+            .unwrap_or(1);
+        let keys = if causal || rng.bool() { queries } else { keys };
+        let batch = lines / heads;
+        let mut problem = Problem::new(batch, heads, queries, dim);
+        problem.lengths = Lengths::Same {
+            batch,
+            queries,
+            keys,
+        };
+        problem.dtype = Dtype::Bf16;
+        problem.kv_heads = heads.div_ceil(rng.choice([1, 1, 2, 4]).unwrap_or(1));
+        problem.mask = if causal { Mask::Causal } else { Mask::Full };
+        if problem.work().flops > 3e10 {
+            continue;
+        }
+        let arm = |name: &str| {
+            (
+                name.to_owned(),
+                problem.clone(),
+                FAMILY.plan(Some(name), &problem, H200),
+            )
+        };
+        let arms = vec![chosen(&problem), arm("wgmma"), arm("large")];
+        sets.push(Set { problem, arms });
+    }
+    sets
+}
+
 fn sets(name: &str) -> Vec<Set> {
     let shapes = decode_shapes();
     let some = |at: &[usize]| at.iter().map(|at| shapes[*at].clone()).collect::<Vec<_>>();
@@ -991,6 +1037,7 @@ fn sets(name: &str) -> Vec<Set> {
         })
         .into(),
         "brief" => any_short(16, 20),
+        "either" => either_sets(80, 21),
         "short" => short_sets(),
         "levels" => level_sets(),
         "narrow" => [
@@ -1024,7 +1071,7 @@ fn sets(name: &str) -> Vec<Set> {
             .into(),
         other => {
             eprintln!(
-                "`{other}` is no set: decode, deal, ways, step, any, neighbours, tall, brief, combine, stages, paged, tiny, spec, short, narrow, levels, few, long, one, backward, packed"
+                "`{other}` is no set: decode, deal, ways, step, any, neighbours, tall, brief, either, combine, stages, paged, tiny, spec, short, narrow, levels, few, long, one, backward, packed"
             );
             std::process::exit(2);
         }

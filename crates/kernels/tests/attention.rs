@@ -699,11 +699,21 @@ fn warpgroups_are_chosen_where_they_are_ahead() {
     assert_eq!(chosen(&large, "sim:b200"), "tcgen05");
     assert_eq!(chosen(&Problem::new(1, 8, 512, 64), "sim:h200"), "wgmma");
     assert_eq!(chosen(&Problem::new(1, 8, 256, 64), "sim:h200"), "wgmma");
-    assert_eq!(chosen(&Problem::new(1, 3, 256, 64), "sim:h200"), "large");
-    assert_eq!(chosen(&Problem::new(4, 8, 512, 128), "sim:h200"), "wgmma");
-    assert_eq!(chosen(&Problem::new(64, 12, 128, 64), "sim:h200"), "wgmma");
-    assert_eq!(chosen(&Problem::new(2, 12, 128, 64), "sim:h200"), "wgmma");
-    assert_eq!(chosen(&Problem::new(2, 12, 100, 64), "sim:h200"), "large");
+    // Few tiles, few queries, few keys, and keys of another number.
+    assert_eq!(chosen(&Problem::new(1, 3, 256, 64), "sim:h200"), "wgmma");
+    assert_eq!(chosen(&Problem::new(2, 12, 100, 64), "sim:h200"), "wgmma");
+    let mut across = Problem::new(10, 4, 353, 128);
+    across.lengths = Lengths::Same {
+        batch: 10,
+        queries: 353,
+        keys: 1222,
+    };
+    assert_eq!(chosen(&across, "sim:h200"), "wgmma");
+    // Wide heads with few tiles and many keys have them shared out; narrow ones have the ladder but for long full masks.
+    assert_eq!(chosen(&Problem::new(1, 4, 300, 192), "sim:h200"), "wgmma");
+    assert_eq!(chosen(&Problem::new(1, 1, 2153, 192), "sim:h200"), "large");
+    assert_eq!(chosen(&Problem::new(8, 16, 512, 32), "sim:h200"), "large");
+    assert_eq!(chosen(&Problem::new(8, 16, 1024, 32), "sim:h200"), "wgmma");
     let packed = Problem::ragged(vec![(4096, 4096); 16], 16, 128);
     assert_eq!(chosen(&packed, "sim:h200"), "wgmma");
     let short = Problem::ragged(vec![(100, 100); 64], 16, 128);

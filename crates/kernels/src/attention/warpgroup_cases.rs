@@ -33,6 +33,11 @@ impl Cases {
         self.on_warpgroups(problem, shape, warpgroup_schedule(problem, self.target));
     }
 
+    /// The tiles that suit where there are many: no block shares its rows with another.
+    fn large_tiles(&self, problem: &Problem) -> WarpgroupShape {
+        warpgroup_shape(problem, self.target).scheduled()
+    }
+
     pub(super) fn warpgroups(&mut self) {
         self.warpgroup_edges();
         self.warpgroup_schedules();
@@ -64,12 +69,7 @@ impl Cases {
             problem.dtype = Dtype::ALL[index % 2];
             problem.weights = exact(problem.dtype);
             problem.output = [Output::Same, Output::F32][(index / 2) % 2];
-            let shape = staying(
-                &problem,
-                warpgroup_shape(&problem, self.target),
-                1,
-                self.target,
-            );
+            let shape = staying(&problem, self.large_tiles(&problem), 1, self.target);
             let stay = Some(Stay {
                 blocks,
                 resident: 1,
@@ -88,7 +88,7 @@ impl Cases {
             let shape = WarpgroupShape {
                 groups: 1,
                 keys,
-                ..warpgroup_shape(&problem, self.target)
+                ..self.large_tiles(&problem)
             };
             let shape = staying(&problem, shape, resident, self.target);
             let stay = Some(Stay {
@@ -123,7 +123,7 @@ impl Cases {
                 groups,
                 keys,
                 shared: true,
-                ..warpgroup_shape(&problem, self.target)
+                ..self.large_tiles(&problem)
             };
             let shape = staying(&problem, shape, 1, self.target);
             let stay = Some(Stay {
@@ -177,7 +177,7 @@ impl Cases {
                 groups: 1,
                 keys,
                 paired: true,
-                ..warpgroup_shape(&problem, self.target)
+                ..self.large_tiles(&problem)
             };
             let shape = staying(&problem, shape, 2, self.target);
             self.on_warpgroups(&problem, shape, Schedule::new(TileSource::Direct));
@@ -212,6 +212,8 @@ impl Cases {
                 problem.weights = exact(problem.dtype);
                 problem.output = [Output::Same, Output::F32][(index / 2) % 2];
                 self.suited_on_warpgroups(&problem);
+                let shape = with_levels(&problem, self.large_tiles(&problem));
+                self.on_warpgroups(&problem, shape, Schedule::new(TileSource::Direct));
             }
         }
     }
@@ -260,7 +262,7 @@ impl Cases {
                 strip,
                 turns,
                 stay: None,
-                ..warpgroup_shape(&problem, self.target)
+                ..self.large_tiles(&problem)
             };
             let shape = with_levels(&problem, shape);
             self.on_warpgroups(&problem, shape, Schedule::new(TileSource::Direct));
