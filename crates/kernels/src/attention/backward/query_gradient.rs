@@ -56,7 +56,7 @@ pub(super) fn build(
         })
 }
 
-/// Builds the kernel for sums in the order of a warpgroup's registers: 64 x 64 pieces
+/// Builds the kernel for sums in the order of a warpgroup's registers: pieces of 64 rows
 /// along x, heads along y, sequences along z.
 pub(super) fn build_pieces(
     shape: RowShape,
@@ -81,39 +81,51 @@ fn piece<'k, T: Element>(k: &Kernel<'k>, args: &QueryGradientArgs<On<'k>>, shape
         let from = args
             .sums
             .at(number.mul_wide(shape.head_dim))
-            .at(which * layout::PIECE);
+            .at(layout::begin(shape.head_dim, which));
         let [row, col] = layout::corner(shape.head_dim, which, thread);
         // Two neighbours of each part become all eight of one part in four.
         let col = col + (thread & 3) * 6;
         let factors = [0, 8].map(|down| factor(args, &shape, number + row + down));
         let way = layout::Way::of(shape.sums, shape.head_dim);
-        let parts: Vec<_> = (0..layout::PARTS)
-            .map(|part| layout::load(from, way, thread, part))
-            .collect();
-        for (at, factor) in factors.into_iter().enumerate() {
-            let words = parts.iter().map(|values| {
-                let pair = [values[2 * at], values[2 * at + 1]].map(|value| value * factor);
-                Val::pack_as::<T>(pair[0], pair[1]).bitcast::<u32>()
-            });
-            let words: Vec<_> = words.collect();
-            let words: Vec<_> = words.chunks_exact(4).map(whole_part).collect();
-            let row = first + row + 8 * at as u32;
-            k.if_(row.lt(of.queries), || {
-                let to = k.block().z.mul_wide(args.q_batch)
-                    + (of.q_start + row).mul_wide(args.q_row)
-                    + head.mul_wide(args.q_head);
-                let to = args.dq.cast::<T>().at(to).at(col);
-                for (four, words) in words.iter().enumerate() {
-                    to.at(32 * four).cast::<u32>().store_vec(*words);
-                }
-            });
+        let store = |columns: u32| {
+            let parts: Vec<_> = (0..columns / layout::COLUMNS)
+                .map(|part| layout::load(from, way, thread, (columns / layout::COLUMNS, part)))
+                .collect();
+            for (at, factor) in factors.into_iter().enumerate() {
+                let words = parts.iter().map(|values| {
+                    let pair = [values[2 * at], values[2 * at + 1]].map(|value| value * factor);
+                    Val::pack_as::<T>(pair[0], pair[1]).bitcast::<u32>()
+                });
+                let words: Vec<_> = words.collect();
+                let words: Vec<_> = words
+                    .chunks(4)
+                    .map(|words| (words.len() as u32, whole_part(words)))
+                    .collect();
+                let row = first + row + 8 * at as u32;
+                k.if_(row.lt(of.queries), || {
+                    let to = k.block().z.mul_wide(args.q_batch)
+                        + (of.q_start + row).mul_wide(args.q_row)
+                        + head.mul_wide(args.q_head);
+                    let to = args.dq.cast::<T>().at(to).at(col);
+                    for (four, (parts, words)) in words.iter().enumerate() {
+                        k.if_(k.c(*parts == 4) | (thread & 3).lt(*parts), || {
+                            to.at(32 * four).cast::<u32>().store_vec(*words);
+                        });
+                    }
+                });
+            }
+        };
+        match layout::columns(shape.head_dim) {
+            [first, second] if first == second => store(first),
+            [first, second] => k.if_else(which.eq(0), || store(first), || store(second)),
         }
     });
 }
 
-/// Of four parts of which each of the four lanes of a row has a word, the one whose number is the lane's: 16 bytes to store.
+/// Of up to four parts of which each of the four lanes of a row has a word, the one whose number is the lane's: 16 bytes to store.
 fn whole_part<'k>(words: &[Val<'k, u32>]) -> [Val<'k, u32>; 4] {
     let k = words[0].kernel();
+    let words = [0, 1, 2, 3].map(|part| words.get(part).copied().unwrap_or(k.c(0)));
     let odd = (k.lane() & 1).ne(0);
     let upper = (k.lane() & 2).ne(0);
     // Of the first part of each pair, or of the second, in odd lanes.

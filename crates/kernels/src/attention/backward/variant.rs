@@ -410,10 +410,6 @@ impl Variant for Wgmma {
         if !target.arch.supports(Feature::Wgmma) {
             return Err(format!("{} has no wgmma: it needs sm_90a", target.arch));
         }
-        let dim = problem.attention.head_dim;
-        if !matches!(dim, 64 | 128) {
-            return Err(format!("heads of {dim} elements: it takes 64 and 128"));
-        }
         if !problem.attention.scoring.is_plain() {
             return Err("a mask of pairs: variant=tensor has it".into());
         }

@@ -1,7 +1,7 @@
 //! The work of a block on a tile: a producer thread issues copies, and consumer warpgroups process
 //! the blocks of queries as they arrive.
 
-use super::layout::{PIECE, Way};
+use super::layout::{self, Way};
 use super::shape::{
     GROUPS, HalfTile, KEYS, PANEL, REGISTERS, RowArray, STAGES, WarpgroupArgs, WarpgroupShape,
 };
@@ -188,7 +188,7 @@ impl<'p, 'k> Block<'p, 'k> {
             gradients: rings.gradients.consumer(),
             stage: k.tile(stage),
             outbox: (Way::of(shape.sums, shape.head_dim) == Way::Bulk)
-                .then(|| k.shared_aligned("outbox", GROUPS * PIECE, 128)),
+                .then(|| k.shared_aligned("outbox", layout::numbers(shape.head_dim), 128)),
             group: k.warp_uniform() / 4,
             met: k.named_barrier(128 * GROUPS),
         }

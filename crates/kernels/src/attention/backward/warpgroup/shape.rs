@@ -71,7 +71,7 @@ pub(super) const REGISTERS: [u32; 3] = [168, 240, 24];
 /// What a kernel is built for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(in crate::attention::backward) struct WarpgroupShape {
-    /// 64 or 128.
+    /// A multiple of 16 up to 128.
     pub(in crate::attention::backward) head_dim: u32,
     pub(in crate::attention::backward) dtype: Dtype,
     pub(in crate::attention::backward) mask: MaskKind,
@@ -91,7 +91,13 @@ impl WarpgroupShape {
 
     /// Panels of a head's elements.
     pub(super) fn panels(&self) -> u32 {
-        self.head_dim / PANEL
+        self.head_dim.div_ceil(PANEL)
+    }
+
+    /// Steps of 16 elements of a head in panel `panel`: columns behind the last element,
+    /// which copies fill with zeros, are not multiplied.
+    pub(super) fn steps(&self, panel: u32) -> u32 {
+        (self.head_dim - panel * PANEL).min(PANEL) / 16
     }
 
     /// Rows of `height`, panel below panel. Halves of either kind are copied as bits.
