@@ -27,8 +27,22 @@ fn job(problem: &Backward, variant: &str, target: Target) -> Job {
     job
 }
 
+/// On warpgroups, with every tile cut into so many parts.
+fn in_parts(problem: &Backward, parts: u32, target: Target) -> Job {
+    let plan = backward_in_parts(problem, parts, None, target)
+        .unwrap_or_else(|error| panic!("{problem}: {error}"));
+    let variant = BACKWARD.choose(Some("wgmma"), problem, target);
+    let variant = variant.expect("a variant");
+    let mut job = plan.job(|buffer| variant.contents(problem, buffer));
+    fill_backward(&mut job, problem, 3);
+    job
+}
+
 fn right(problem: &Backward, variant: &str, (device, target): &(Device, Target)) -> Job {
-    let mut job = job(problem, variant, *target);
+    judged(job(problem, variant, *target), problem, variant, device)
+}
+
+fn judged(mut job: Job, problem: &Backward, variant: &str, device: &Device) -> Job {
     common::run(&mut job, device, &Settings::default());
     let verdict = verify_backward(&job, problem, Sample::All).expect("its buffers");
     if let Err(wrong) = verdict.judge(problem) {
@@ -152,6 +166,57 @@ fn on_warpgroups() {
         }
     }
     assert!(taken > 24, "{taken}");
+}
+
+/// Tiles of keys in parts: more than there are blocks of queries, and parts that begin and end inside of a head.
+#[test]
+fn tiles_in_parts_give_the_same_gradients() {
+    let (device, target) = common::device("sim:h200");
+    let cases = [
+        (1, [4, 1], (100, 140), 128),
+        (3, [4, 1], (130, 100), 96),
+        (2, [2, 2], (257, 33), 64),
+        (5, [4, 2], (65, 129), 48),
+        (8, [8, 1], (20, 70), 112),
+        (7, [3, 1], (129, 200), 32),
+    ];
+    for (index, (parts, [heads, kv_heads], (queries, keys), dim)) in cases.into_iter().enumerate() {
+        let mut attention = Problem::new(2, heads, queries, dim);
+        if index == 3 {
+            attention =
+                Problem::ragged(vec![(queries, keys), (0, 3), (9, 0), (70, 60)], heads, dim);
+        } else {
+            let batch = 1 + index as u32 % 2;
+            attention.lengths = Lengths::Same {
+                batch,
+                queries,
+                keys,
+            };
+        }
+        attention.kv_heads = kv_heads;
+        attention.mask = MASKS[index % 3];
+        attention.dtype = Dtype::ALL[index % 2];
+        attention.layout = [Layout::Heads, Layout::Rows][index / 2 % 2];
+        let sums = [Sums::Float, Sums::Fixed][index / 3 % 2];
+        let problem = Backward { attention, sums };
+        let job = in_parts(&problem, parts, target);
+        judged(job, &problem, &format!("{parts} parts"), &device);
+    }
+}
+
+/// Without being asked to.
+#[test]
+fn few_tiles_are_cut_into_parts() {
+    let target = common::device("sim:h200").1;
+    let tiles_of = |batch, keys| {
+        let mut attention = Problem::new(batch, 8, keys, 128);
+        attention.kv_heads = 2;
+        let job = job(&Backward::of(attention), "wgmma", target);
+        let main = |step: &&heist_kernels::Step| step.entry == "attention_backward_wgmma";
+        job.steps.iter().find(main).expect("it").launch.grid.count()
+    };
+    assert_eq!(tiles_of(8, 2048), 256);
+    assert!(tiles_of(1, 1024) > 100);
 }
 
 /// Whole numbers add up to the same in every order: whatever the schedule, and so
@@ -306,6 +371,7 @@ fn spill_allowed(variant: &str, problem: &Backward) -> u64 {
     match (variant, problem.attention.is_ragged()) {
         ("wgmma", false) => 0,
         ("wgmma", true) => 8,
+        ("cut", _) => 0,
         _ => 48,
     }
 }
@@ -331,10 +397,9 @@ fn few_spills_and_tensor_cores_where_they_belong() {
         cases.push((Arch::SM_90A, "wgmma", some(64, which)));
         cases.push((Arch::SM_90A, "wgmma", some(128, which)));
     }
-    for (index, dim) in [16, 32, 48, 80, 96, 112].into_iter().enumerate() {
-        for which in 0..4 {
-            cases.push((Arch::SM_90A, "wgmma", some(dim, which + index % 3 * 4)));
-        }
+    for (index, dim) in [48, 96, 128, 80, 64, 32, 112].into_iter().enumerate() {
+        cases.push((Arch::SM_90A, "wgmma", some(dim, index)));
+        cases.push((Arch::SM_90A, "cut", some(dim, index + 2)));
     }
     let codes = MachineCodes::default();
     let wrong = heist_oracle::parallel(&cases, |(arch, variant, problem)| {
@@ -342,9 +407,12 @@ fn few_spills_and_tensor_cores_where_they_belong() {
             arch: *arch,
             sms: 132,
         };
-        let plan = BACKWARD
-            .plan(Some(variant), problem, target)
-            .unwrap_or_else(|error| panic!("{problem}: {error}"));
+        let plan = match *variant {
+            "cut" => backward_in_parts(problem, 3, None, target),
+            "wgmma" => backward_in_parts(problem, 1, None, target),
+            _ => BACKWARD.plan(Some(variant), problem, target),
+        };
+        let plan = plan.unwrap_or_else(|error| panic!("{problem}: {error}"));
         let mut wrong = Vec::new();
         for step in &plan.steps {
             let what = format!("{arch} {problem}: {variant}, {}", step.entry);

@@ -29,6 +29,36 @@ pub(super) struct QueryBlocks<'k> {
     pub(super) count: Val<'k, u32>,
 }
 
+/// How many blocks of `height` queries see some of the keys of a tile, on the host: as
+/// [`Reach::blocks`].
+pub(super) fn blocks_that_see(
+    first_key: u32,
+    width: u32,
+    (queries, keys): (u32, u32),
+    mask: MaskKind,
+    (left, right): (i32, i32),
+    height: u32,
+) -> u32 {
+    let [queries, keys, first_key] = [queries, keys, first_key].map(i64::from);
+    let shift = keys - queries;
+    let clamp = |row: i64| row.clamp(0, queries);
+    let low = match mask {
+        MaskKind::Full => 0,
+        _ => clamp(first_key - shift - i64::from(right)),
+    };
+    let high = match mask {
+        MaskKind::Window => {
+            clamp((first_key + i64::from(width)).min(keys) - shift + i64::from(left))
+        }
+        _ => queries,
+    };
+    let height = i64::from(height);
+    match high > low {
+        true => ((high + height - 1) / height - low / height) as u32,
+        false => 0,
+    }
+}
+
 impl<'k> Reach<'k> {
     pub(super) fn new(
         first_key: Val<'k, u32>,

@@ -3,13 +3,13 @@
 //!
 //! A block's dQ is two pieces of 64 rows, one to a warpgroup: for heads of up to 64 elements one
 //! below the other, for wider ones side by side, 64 columns and the rest. A thread has of every 8
-//! columns of its piece four numbers: two neighbours, and the two 8 rows further down.
+//! columns of its piece four numbers: two neighbours, and the two 8 rows further down. Parts of dK and dV lie in the same way.
 
 use crate::attention::backward::problem::Sums;
-use heist_builder::{Global, Ptr, Shared, Val};
+use heist_builder::{Global, IntoVal, Ptr, Shared, Val};
 
 /// Rows of a piece.
-const ROWS: u32 = 64;
+pub(in crate::attention::backward) const ROWS: u32 = 64;
 /// Columns that a thread has four numbers of.
 pub(in crate::attention::backward) const COLUMNS: u32 = 8;
 
@@ -58,8 +58,23 @@ impl Way {
 }
 
 /// Where the four numbers of thread `thread` of the columns `index` are: next to each other, to be added in one instruction.
-fn four<'k>(piece: Ptr<'k, Global, f32>, thread: Val<'k, u32>, index: u32) -> Ptr<'k, Global, f32> {
-    piece.at(index * 4 * THREADS).at(thread * 4)
+pub(in crate::attention::backward) fn four<'k>(
+    piece: Ptr<'k, Global, f32>,
+    thread: Val<'k, u32>,
+    index: impl IntoVal<'k, u32>,
+) -> Ptr<'k, Global, f32> {
+    let index = index.into_val(&thread.kernel());
+    piece.at(index * (4 * THREADS)).at(thread * 4)
+}
+
+/// The first number of the first part of a piece of a tile's gradients, where tiles are cut into parts: the tile, 0 for dK and 1 for dV,
+/// and the warpgroup. The piece has 64 keys and all columns, part after part, each as `four` has it.
+pub(in crate::attention::backward) fn part<'k>(
+    dim: u32,
+    [tile, which, group]: [Val<'k, u32>; 3],
+    parts: Val<'k, u32>,
+) -> Val<'k, u64> {
+    ((tile * 2 + which) * 2 + group).mul_wide(parts * (ROWS * dim))
 }
 
 /// The same in pairs: two and two, which are added as one number of 64 bits, so that neighbours of a warp are next to each other.
@@ -85,7 +100,7 @@ fn join<'k>(low: Val<'k, i32>, high: Val<'k, i32>) -> Val<'k, u64> {
 }
 
 /// The two numbers.
-fn part<'k>(both: Val<'k, u64>) -> [Val<'k, i32>; 2] {
+fn two<'k>(both: Val<'k, u64>) -> [Val<'k, i32>; 2] {
     let low = both.cast::<u32>().bitcast::<i32>();
     let high = (both >> 32).cast::<u32>().bitcast::<i32>();
     [low, high - (low >> 31)]
@@ -163,7 +178,7 @@ pub(in crate::attention::backward) fn load<'k>(
     match way {
         Way::Floats => four(piece, thread, index).load_vec_readonly(),
         Way::Pairs => {
-            let pairs = twos(piece, thread, index).map(|from| part(from.load_readonly()));
+            let pairs = twos(piece, thread, index).map(|from| two(from.load_readonly()));
             [pairs[0][0], pairs[0][1], pairs[1][0], pairs[1][1]].map(Val::cast)
         }
         Way::Bulk => {

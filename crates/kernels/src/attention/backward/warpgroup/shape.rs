@@ -1,6 +1,6 @@
 //! The parameters and the shape of the kernel on warpgroups.
 
-use crate::attention::backward::problem::Sums;
+use crate::attention::backward::problem::{Backward, Sums};
 use crate::attention::problem::{Dtype, Layout, MaskKind};
 use heist_builder::{ArraySpec, Global, TensorMap, TileLayout, TileSpec, f16, kernel_params};
 
@@ -42,6 +42,14 @@ kernel_params! {
         k_row: u32,
         /// From one key head to the next.
         k_head: u32,
+        /// Parts of dK and dV, where tiles are cut.
+        partials: Global<f32>,
+        /// Key heads.
+        kv_heads: u32,
+        /// Tiles of a key head.
+        key_tiles: u32,
+        /// Parts of a tile.
+        parts: u32,
         /// Numbers of rows from one sequence to the next.
         number_batch: u32,
         /// From one head to the next.
@@ -78,12 +86,28 @@ pub(in crate::attention::backward) struct WarpgroupShape {
     pub(in crate::attention::backward) ragged: bool,
     pub(in crate::attention::backward) layout: Layout,
     pub(in crate::attention::backward) sums: Sums,
+    /// Whether tiles are cut into parts, which are added by the last launch.
+    pub(in crate::attention::backward) cut: bool,
 }
 
 pub(super) type HalfTile = TileSpec<'static, f16>;
 pub(super) type RowArray = ArraySpec<'static, f32>;
 
 impl WarpgroupShape {
+    /// For a problem, with whole tiles.
+    pub(in crate::attention::backward) fn of(problem: &Backward) -> WarpgroupShape {
+        let attention = &problem.attention;
+        WarpgroupShape {
+            head_dim: attention.head_dim,
+            dtype: attention.dtype,
+            mask: attention.mask.kind(),
+            ragged: attention.is_ragged(),
+            layout: attention.layout,
+            sums: problem.sums,
+            cut: false,
+        }
+    }
+
     /// Queries of a block: as many as leave registers for the gradients.
     pub(in crate::attention::backward) fn queries(&self) -> u32 {
         if self.head_dim <= 64 { 128 } else { 64 }

@@ -252,9 +252,7 @@ impl<'k, T: Element> Work<'k, T> {
         let product = self.dq.settled(newer);
         let thread = self.thread();
         let own = layout::begin(self.shape.head_dim, self.group);
-        let piece = sums
-            .at(number.mul_wide(self.shape.head_dim))
-            .at(own);
+        let piece = sums.at(number.mul_wide(self.shape.head_dim)).at(own);
         let parts: Vec<_> = (0..product.shape().1)
             .filter_map(|index| product.block(0, index))
             .map(|block| block.get())
@@ -271,9 +269,20 @@ impl<'k, T: Element> Work<'k, T> {
         self.dk.wait_for_older(0);
     }
 
-    /// Stores dK and dV.
+    /// Stores dK and dV, or the part of them.
     pub(super) fn store(&self, args: &WarpgroupArgs<On<'k>>, place: &KeyTile<'k>) {
         let k = self.k;
+        if let Some(partials) = place.partials(args, &self.shape, self.group) {
+            for (to, sums) in partials.into_iter().zip([&self.dk, &self.dv]) {
+                let sums = sums.settled(0);
+                for index in 0..sums.shape().1 {
+                    if let Some(block) = sums.block(0, index) {
+                        layout::four(to, self.thread(), index as u32).store_vec(block.get());
+                    }
+                }
+            }
+            return;
+        }
         let inside = place.reach.keys - place.reach.first_key;
         let first = place.first_element(args);
         let own = self.group * 64 + ((k.warp() & 3) << 4);
