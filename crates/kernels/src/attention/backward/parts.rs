@@ -15,8 +15,16 @@ use std::collections::BinaryHeap;
 /// The most parts of a tile.
 const MOST: u32 = 32;
 
-/// The most blocks of the grid for each multiprocessor, where tiles are cut: what bounds the memory for parts.
-const MOST_ROUNDS: u32 = 4;
+/// The most blocks of the grid for each multiprocessor, where tiles are cut: with more, whole tiles are even enough.
+const MOST_ROUNDS: u32 = 8;
+
+/// The most memory for parts.
+const MOST_BYTES: u32 = 96 << 20;
+
+/// Numbers of a part: keys and values of a tile.
+pub(super) fn elements(head_dim: u32) -> u32 {
+    2 * KEYS * head_dim
+}
 
 /// How many parts each tile is cut into, for `sms` multiprocessors with one block each: as many as
 /// the shortest time is expected of; one where more would gain less than a thirtieth.
@@ -26,7 +34,8 @@ pub(super) fn parts(problem: &Problem, shape: &WarpgroupShape, sms: u32) -> u32 
     let tiles = tiles(problem, shape);
     let grid = problem.longest().1.div_ceil(KEYS) as usize * heads * problem.sequences().len();
     let longest = tiles.iter().flatten().max().map_or(0, |most| most * group);
-    let room = u64::from(MOST_ROUNDS * sms) / grid.max(1) as u64;
+    let blocks = (MOST_ROUNDS * sms).min(MOST_BYTES / (4 * elements(shape.head_dim)));
+    let room = u64::from(blocks) / grid.max(1) as u64;
     let most = longest.min(MOST).min(room.min(MOST.into()) as u32);
     let whole = time(&tiles, group, heads, 1, shape, sms);
     let (time, parts) = (2..=most)

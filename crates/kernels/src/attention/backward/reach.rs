@@ -154,3 +154,39 @@ impl<'k> Reach<'k> {
         }
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// As counted pair by pair.
+    #[test]
+    fn the_host_counts_the_blocks_that_see_a_tile() {
+        let masks = [
+            (MaskKind::Full, (1000, 1000)),
+            (MaskKind::Causal, (1000, 0)),
+            (MaskKind::Window, (9, 2)),
+            (MaskKind::Window, (0, 30)),
+        ];
+        let (width, height) = (16u32, 8u32);
+        for (queries, keys) in [(1u32, 1u32), (40, 40), (24, 50), (50, 24), (7, 90), (0, 5)] {
+            for (kind, (left, right)) in masks {
+                for first in (0..keys).step_by(width as usize) {
+                    let sees = |query: u32| {
+                        let own = query as i32 + keys as i32 - queries as i32;
+                        (first..keys.min(first + width)).any(|key| {
+                            let after = key as i32 - own;
+                            kind == MaskKind::Full || (after <= right && after >= -left)
+                        })
+                    };
+                    let blocks = 0..queries.div_ceil(height);
+                    let block = |at: u32| (at * height..queries.min((at + 1) * height)).any(sees);
+                    let found =
+                        blocks_that_see(first, width, (queries, keys), kind, (left, right), height);
+                    let right = blocks.filter(|&at| block(at)).count();
+                    assert_eq!(found as usize, right, "{queries} {keys} {kind:?} {first}");
+                }
+            }
+        }
+    }
+}

@@ -4,7 +4,7 @@ use super::BackwardArgs;
 use super::key_gradients;
 use super::largest::{self, LargestArgs};
 use super::numbers::Numbers;
-use super::parts::parts;
+use super::parts::{elements, parts};
 use super::prepare::{self, PrepareArgs, RowShape};
 use super::problem::{Backward, Sums};
 use super::query_gradient::{self, QueryGradientArgs};
@@ -410,7 +410,7 @@ pub fn backward_in_parts(
     let tiles = kernel.plan_for(tiles, resident)?;
     let mut plan = common.plan(Wgmma.name(), Wgmma.name());
     if parts > 1 {
-        let elements = (2 * warpgroup::KEYS * attention.head_dim) as usize;
+        let elements = elements(attention.head_dim) as usize;
         let f32 = ElementType::F32;
         let len = count * parts as usize * elements;
         plan = plan.buffer("partials", Purpose::Workspace, f32, len);
