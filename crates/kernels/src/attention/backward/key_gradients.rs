@@ -54,7 +54,7 @@ pub(super) fn add_up<'k, T: Element>(
                 Val::pack_as::<T>(pair[0], pair[1]).bitcast::<u32>()
             });
             let words = whole_part(&words.collect::<Vec<_>>());
-            let row = first + (thread / 32) * 16 + (thread % 32 >> 2) + 8 * half as u32;
+            let row = first + (thread / 32) * 16 + ((thread & 31) >> 2) + 8 * half as u32;
             let inside = k.c(dim.is_multiple_of(COLUMNS)) | (chunk * 4 + lane).lt(columns);
             k.if_(inside & row.lt(of.keys), || {
                 let at = batch.mul_wide(args.k_batch)

@@ -112,11 +112,14 @@ pub(super) struct Fixed<'k> {
     pub(super) outbox: Option<Ptr<'k, Shared, i32>>,
 }
 
+/// Four numbers of a thread, several times.
+type Fours<'a, 'k> = &'a [[Val<'k, f32>; 4]];
+
 /// Adds what a thread has of a piece, four numbers of each part: those that both pieces have, and those that the first alone has.
 pub(super) fn add<'k>(
     piece: Ptr<'k, Global, f32>,
     thread: Val<'k, u32>,
-    (both, rest): (&[[Val<'k, f32>; 4]], &[[Val<'k, f32>; 4]]),
+    (both, rest): (Fours<'_, 'k>, Fours<'_, 'k>),
     number: Val<'k, u32>,
     fixed: Option<Fixed<'k>>,
 ) {
