@@ -7,13 +7,13 @@
 //!
 //! Sets are `decode` (20 shapes with what is chosen), `deal` (some of them with other
 //! shares and stages), `ways` (some of them and others at random with every plausible plan), `step` (some of them dealt to other numbers of blocks), `any` (others at random with what is chosen), `neighbours` (one key head a tile, two and four), `tall` (8-bit keys under 32 rows and more), `stages` (how much is on its way), `paged` (pages beside whole sequences), `tiny` (keys and values of 8 bits, whole and in pages), `spec` (2 to 16 queries, with weights rounded and split), `short` (128 to 1024 tokens), `brief` (others at random), `either` (drawn near the border between warpgroups and the ladder, with both), `narrow` (heads of 128, blocks of other sizes), `few` (fewer tiles than multiprocessors), `long` (2k to 8k), `one`
-//! (one sequence of 512 tokens), `backward` (gradients, for `bench/kernels/backward.py`) and `packed` (ten skewed batches, for `bench/kernels/packed.py`).
+//! (one sequence of 512 tokens), `backward` (gradients, for `bench/kernels/backward.py`), `cut` (gradients of few tiles, in several numbers of parts, and of heads of other sizes), `grid` (small ones with every head size, to be compared with f64) and `packed` (ten skewed batches, for `bench/kernels/packed.py`).
 
 use heist_builder::Arch;
 use heist_kernels::attention::{
     BACKWARD, Backward, Cache, Combine, Config, DecodeShape, Dtype, FAMILY, Grid, Lengths, Mask,
-    Problem, Rung, Sums, WarpgroupShape, Weights, decode_grid, decode_plan, decode_shape, job,
-    schedule, staying, warpgroup_plan, warpgroup_schedule, warpgroup_shape,
+    Problem, Rung, Sums, WarpgroupShape, Weights, backward_in_parts, decode_grid, decode_plan,
+    decode_shape, job, schedule, staying, warpgroup_plan, warpgroup_schedule, warpgroup_shape,
 };
 use heist_kernels::{KernelError, LaunchPlan, Target};
 use heist_launch::{Arg, BufferRef, TensorMap};
@@ -847,6 +847,111 @@ fn backward_sets() -> Vec<Set> {
         .collect()
 }
 
+/// Gradients of problems with few tiles in so many parts, with what is chosen, and by the other variant.
+fn cut_sets() -> Vec<Set> {
+    let set = |(batch, heads, kv_heads, queries, dim, causal)| {
+        let mut problem = Problem::new(batch, heads, queries, dim);
+        (problem.kv_heads, problem.dtype) = (kv_heads, Dtype::Bf16);
+        problem.mask = if causal { Mask::Causal } else { Mask::Full };
+        let tiles = batch * kv_heads * queries.div_ceil(128);
+        let asked = |sums| Backward {
+            attention: problem.clone(),
+            sums,
+        };
+        let float = asked(Sums::Float);
+        let mut plans = vec![("chosen".to_owned(), BACKWARD.plan(None, &float, H200))];
+        let fixed = BACKWARD.plan(None, &asked(Sums::Fixed), H200);
+        plans.push(("deterministic".to_owned(), fixed));
+        for parts in [1, 2, 3, 4, 5, 6, 8, 12, 16] {
+            if parts == 1 || tiles * parts <= 8 * H200.sms {
+                let plan = backward_in_parts(&float, parts, None, H200);
+                plans.push((format!("{parts} parts"), plan));
+            }
+        }
+        if dim % 64 != 0 {
+            plans.push((
+                "tensor".to_owned(),
+                BACKWARD.plan(Some("tensor"), &float, H200),
+            ));
+        }
+        let arm = |(name, plan)| (name, problem.clone(), plan);
+        Set {
+            arms: plans.into_iter().map(arm).collect(),
+            problem: problem.clone(),
+        }
+    };
+    let shapes = [
+        (1, 4, 1, 3097, 128, false),
+        (2, 8, 2, 692, 128, false),
+        (1, 4, 1, 95, 128, false),
+        (1, 8, 2, 157, 128, true),
+        (1, 8, 2, 2050, 32, true),
+        (1, 4, 1, 7118, 64, true),
+        (1, 4, 1, 7829, 64, false),
+        (5, 4, 1, 4441, 128, true),
+        (1, 32, 8, 761, 128, true),
+        (2, 8, 2, 1112, 128, true),
+        (1, 4, 1, 751, 64, false),
+        (1, 2, 2, 1046, 128, false),
+        (3, 4, 1, 633, 128, true),
+        (1, 16, 4, 567, 80, false),
+        (2, 4, 2, 3563, 96, true),
+        (4, 16, 4, 206, 128, true),
+        (6, 8, 2, 533, 128, true),
+        (14, 1, 1, 7284, 96, true),
+        (6, 2, 1, 3389, 96, false),
+        (20, 32, 8, 1037, 80, true),
+        (15, 8, 8, 2802, 80, false),
+        (31, 1, 1, 6293, 32, false),
+        (14, 4, 4, 4020, 32, true),
+        (4, 8, 8, 2048, 112, false),
+        (4, 8, 8, 2048, 48, true),
+        (4, 16, 16, 4096, 128, true),
+        (4, 16, 16, 4096, 64, false),
+        (18, 1, 1, 3028, 128, false),
+        (4, 8, 8, 1286, 128, true),
+        (7, 4, 4, 1730, 128, false),
+        (3, 8, 8, 1177, 96, false),
+        (20, 1, 1, 2300, 64, false),
+        (2, 16, 8, 1792, 64, true),
+    ];
+    shapes.into_iter().map(set).collect()
+}
+
+/// Gradients of small problems of every head size, with and without parts and a mask, in both forms.
+fn grid_sets() -> Vec<Set> {
+    let mut sets = Vec::new();
+    for (index, dim) in (16..=128).step_by(16).enumerate() {
+        for which in 0..4 {
+            let group = [1, 2, 4, 8][(index + which) % 4];
+            let (batch, kv_heads, queries) = [(1, 2, 333), (5, 4, 641)][which / 2];
+            let mut problem = Problem::new(batch, kv_heads * group, queries, dim);
+            (problem.kv_heads, problem.dtype) = (kv_heads, Dtype::Bf16);
+            problem.mask = [Mask::Full, Mask::Causal][which % 2];
+            let arm = |(name, sums, parts): (&str, Sums, Option<u32>)| {
+                let attention = problem.clone();
+                let asked = Backward { attention, sums };
+                let plan = match parts {
+                    Some(parts) => backward_in_parts(&asked, parts, None, H200),
+                    None => BACKWARD.plan(None, &asked, H200),
+                };
+                (name.to_owned(), problem.clone(), plan)
+            };
+            let arms = [
+                ("chosen", Sums::Float, None),
+                ("whole", Sums::Float, Some(1)),
+                ("deterministic", Sums::Fixed, None),
+                ("deterministic, 3 parts", Sums::Fixed, Some(3)),
+            ];
+            sets.push(Set {
+                arms: arms.map(arm).into(),
+                problem: problem.clone(),
+            });
+        }
+    }
+    sets
+}
+
 /// Lengths of ten batches, 16 heads: one long sequence among short ones, power laws, two kinds.
 fn packed_batches() -> Vec<(Vec<u32>, u32, Mask)> {
     let zipf = |count: u32, first: u32| (1..=count).map(|i| (first / i).max(64)).collect();
@@ -1060,6 +1165,8 @@ fn sets(name: &str) -> Vec<Set> {
         "few" => few_sets(),
         "one" => vec![one_set()],
         "backward" => backward_sets(),
+        "cut" => cut_sets(),
+        "grid" => grid_sets(),
         "packed" => packed_batches().into_iter().map(packed_set).collect(),
         "paged" => some(&[0, 1, 8]).iter().map(paged).collect(),
         "tiny" => some(&[0, 1, 2, 4, 8, 9, 12, 15, 16, 18])
@@ -1071,7 +1178,7 @@ fn sets(name: &str) -> Vec<Set> {
             .into(),
         other => {
             eprintln!(
-                "`{other}` is no set: decode, deal, ways, step, any, neighbours, tall, brief, either, combine, stages, paged, tiny, spec, short, narrow, levels, few, long, one, backward, packed"
+                "`{other}` is no set: decode, deal, ways, step, any, neighbours, tall, brief, either, combine, stages, paged, tiny, spec, short, narrow, levels, few, long, one, backward, cut, grid, packed"
             );
             std::process::exit(2);
         }

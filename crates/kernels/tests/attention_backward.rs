@@ -27,8 +27,22 @@ fn job(problem: &Backward, variant: &str, target: Target) -> Job {
     job
 }
 
+/// On warpgroups, with every tile cut into so many parts.
+fn in_parts(problem: &Backward, parts: u32, target: Target) -> Job {
+    let plan = backward_in_parts(problem, parts, None, target)
+        .unwrap_or_else(|error| panic!("{problem}: {error}"));
+    let variant = BACKWARD.choose(Some("wgmma"), problem, target);
+    let variant = variant.expect("a variant");
+    let mut job = plan.job(|buffer| variant.contents(problem, buffer));
+    fill_backward(&mut job, problem, 3);
+    job
+}
+
 fn right(problem: &Backward, variant: &str, (device, target): &(Device, Target)) -> Job {
-    let mut job = job(problem, variant, *target);
+    judged(job(problem, variant, *target), problem, variant, device)
+}
+
+fn judged(mut job: Job, problem: &Backward, variant: &str, device: &Device) -> Job {
     common::run(&mut job, device, &Settings::default());
     let verdict = verify_backward(&job, problem, Sample::All).expect("its buffers");
     if let Err(wrong) = verdict.judge(problem) {
@@ -128,14 +142,14 @@ fn on_every_shape_mask_and_type() {
     }
 }
 
-/// The same on warpgroups, for the heads that they take, and longer sequences: their
+/// The same on warpgroups, which take all but masks of pairs, and longer sequences: their
 /// tiles have 128 keys.
 #[test]
 fn on_warpgroups() {
     let device = common::device("sim:h200");
     let (mut cases, mut taken) = (cases(), 0);
     for (index, length) in [200, 257, 300].into_iter().enumerate() {
-        let mut problem = Problem::new(1, 2, length, [64, 128, 64][index]);
+        let mut problem = Problem::new(1, 2, length, [64, 128, 48][index]);
         problem.mask = MASKS[(index + 1) % 3];
         problem.kv_heads = 1 + index as u32 % 2;
         problem.dtype = Dtype::ALL[index % 2];
@@ -146,12 +160,70 @@ fn on_warpgroups() {
     }
     for problem in cases {
         let attention = &problem.attention;
-        if [64, 128].contains(&attention.head_dim) && attention.scoring.is_plain() {
+        if attention.scoring.is_plain() {
             right(&problem, "wgmma", &device);
             taken += 1;
         }
     }
-    assert!(taken > 8, "{taken}");
+    assert!(taken > 24, "{taken}");
+}
+
+/// Tiles of keys in parts: more than there are blocks of queries, and parts that begin and end inside of a head.
+#[test]
+fn tiles_in_parts_give_the_same_gradients() {
+    let (device, target) = common::device("sim:h200");
+    let cases = [
+        (1, [4, 1], (100, 140), 128),
+        (3, [4, 1], (130, 100), 96),
+        (2, [2, 2], (257, 33), 64),
+        (5, [4, 2], (65, 129), 48),
+        (8, [8, 1], (20, 70), 112),
+        (7, [3, 1], (129, 200), 32),
+    ];
+    for (index, (parts, [heads, kv_heads], (queries, keys), dim)) in cases.into_iter().enumerate() {
+        let mut attention = Problem::new(2, heads, queries, dim);
+        if index == 3 {
+            attention =
+                Problem::ragged(vec![(queries, keys), (0, 3), (9, 0), (70, 60)], heads, dim);
+        } else {
+            let batch = 1 + index as u32 % 2;
+            attention.lengths = Lengths::Same {
+                batch,
+                queries,
+                keys,
+            };
+        }
+        attention.kv_heads = kv_heads;
+        attention.mask = MASKS[index % 3];
+        attention.dtype = Dtype::ALL[index % 2];
+        attention.layout = [Layout::Heads, Layout::Rows][index / 2 % 2];
+        let sums = [Sums::Float, Sums::Fixed][index / 3 % 2];
+        let problem = Backward { attention, sums };
+        let job = in_parts(&problem, parts, target);
+        judged(job, &problem, &format!("{parts} parts"), &device);
+    }
+}
+
+/// Without being asked to.
+#[test]
+fn few_tiles_are_cut_into_parts() {
+    let target = common::device("sim:h200").1;
+    let tiles_of = |batch, keys| {
+        let mut attention = Problem::new(batch, 8, keys, 128);
+        attention.kv_heads = 2;
+        let plan = BACKWARD.plan(None, &Backward::of(attention), target);
+        let plan = plan.expect("a plan");
+        let main = |step: &&heist_kernels::Step| step.entry == "attention_backward_wgmma";
+        plan.steps
+            .iter()
+            .find(main)
+            .expect("it")
+            .launch
+            .grid
+            .count()
+    };
+    assert_eq!(tiles_of(8, 2048), 256);
+    assert!(tiles_of(1, 1024) > 100);
 }
 
 /// Whole numbers add up to the same in every order: whatever the schedule, and so
@@ -306,6 +378,7 @@ fn spill_allowed(variant: &str, problem: &Backward) -> u64 {
     match (variant, problem.attention.is_ragged()) {
         ("wgmma", false) => 0,
         ("wgmma", true) => 8,
+        ("cut", _) => 0,
         _ => 48,
     }
 }
@@ -331,15 +404,21 @@ fn few_spills_and_tensor_cores_where_they_belong() {
         cases.push((Arch::SM_90A, "wgmma", some(64, which)));
         cases.push((Arch::SM_90A, "wgmma", some(128, which)));
     }
+    for (index, dim) in [80, 48, 128, 96, 64, 112, 32].into_iter().enumerate() {
+        cases.push((Arch::SM_90A, ["cut", "wgmma"][index % 2], some(dim, index)));
+    }
     let codes = MachineCodes::default();
     let wrong = heist_oracle::parallel(&cases, |(arch, variant, problem)| {
         let target = Target {
             arch: *arch,
             sms: 132,
         };
-        let plan = BACKWARD
-            .plan(Some(variant), problem, target)
-            .unwrap_or_else(|error| panic!("{problem}: {error}"));
+        let plan = match *variant {
+            "cut" => backward_in_parts(problem, 3, None, target),
+            "wgmma" => backward_in_parts(problem, 1, None, target),
+            _ => BACKWARD.plan(Some(variant), problem, target),
+        };
+        let plan = plan.unwrap_or_else(|error| panic!("{problem}: {error}"));
         let mut wrong = Vec::new();
         for step in &plan.steps {
             let what = format!("{arch} {problem}: {variant}, {}", step.entry);

@@ -60,7 +60,7 @@ mod warpgroup_cases;
 pub use accuracy::{Accuracy, LSE_BOUND, Odd, bound, verify};
 pub use backward::{
     AttentionBackward, BACKWARD, Backward, BackwardAccuracy, Gradients, Sums, backward_bound,
-    fill_backward, gradients, verify_backward,
+    backward_in_parts, fill_backward, gradients, verify_backward,
 };
 pub use cache::{Append, Cache};
 pub use cases::{Case, Topic, Which, cases, small_tiles};

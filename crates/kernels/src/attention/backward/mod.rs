@@ -13,13 +13,16 @@
 //! blocks that see them, of all query heads that share the key head, so dK and dV
 //! stay in registers and are added up in one order. dQ is the sum over tiles: they
 //! add to a buffer of 32-bit sums ([`Sums`]), which a last kernel scales and
-//! rounds. Memory besides the results is linear in the sequence.
+//! rounds. Where tiles are few, `wgmma` cuts each into parts, whose dK and dV the
+//! last kernel adds. Memory besides the results is linear in the sequence.
 
 mod accuracy;
 mod data;
 mod entry;
+mod key_gradients;
 mod largest;
 mod numbers;
+mod parts;
 mod prepare;
 mod problem;
 mod query_gradient;
@@ -36,7 +39,7 @@ pub use data::fill as fill_backward;
 pub use entry::AttentionBackward;
 pub use problem::{Backward, Sums};
 pub use reference::{Gradients, gradients};
-pub use variant::BACKWARD;
+pub use variant::{BACKWARD, backward_in_parts};
 
 use heist_builder::{Global, kernel_params};
 

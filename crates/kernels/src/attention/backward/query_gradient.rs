@@ -1,5 +1,6 @@
 //! The gradient of the queries: accumulators, scaled and rounded.
 
+use super::key_gradients;
 use super::numbers::{Sequence, Sequences};
 use super::prepare::RowShape;
 use super::problem::Sums;
@@ -19,10 +20,20 @@ kernel_params! {
         step: Global<f32>,
         /// The gradient of the queries.
         dq: Global<u16>,
+        /// The gradient of the keys.
+        dk: Global<u16>,
+        /// The gradient of the values.
+        dv: Global<u16>,
+        /// Parts of these two, where tiles of keys are cut.
+        partials: Global<f32>,
         /// First query row of each sequence, and one past the last.
         q_starts: Global<u32>,
+        /// First key row of each sequence, and one past the last.
+        k_starts: Global<u32>,
         /// Query rows of every sequence, where all are alike.
         q_len: u32,
+        /// Key rows of every sequence, where all are alike.
+        k_len: u32,
         /// Numbers of rows from one sequence to the next.
         number_batch: u32,
         /// From one head to the next.
@@ -33,6 +44,20 @@ kernel_params! {
         q_row: u32,
         /// From one head to the next.
         q_head: u32,
+        /// From one sequence of keys to the next.
+        k_batch: u32,
+        /// From one row to the next.
+        k_row: u32,
+        /// From one head to the next.
+        k_head: u32,
+        /// Query heads.
+        heads: u32,
+        /// Key heads.
+        kv_heads: u32,
+        /// Tiles of keys of a key head.
+        key_tiles: u32,
+        /// Parts of a tile.
+        parts: u32,
         /// The factor of the scores.
         scale: f32,
     }
@@ -56,21 +81,44 @@ pub(super) fn build(
         })
 }
 
-/// Builds the kernel for sums in the order of a warpgroup's registers: 64 x 64 pieces
-/// along x, heads along y, sequences along z.
+/// Builds the kernel for sums in the order of a warpgroup's registers: pieces of 64 rows
+/// along x, heads along y, sequences along z. Where tiles of keys were cut, parts of dK and dV are added up by what is behind the heads
+/// along y, [`key_gradients::blocks`] for each key head.
 pub(super) fn build_pieces(
     shape: RowShape,
+    cut: bool,
     arch: Arch,
 ) -> Result<BuiltKernel<QueryGradientArgs>, BuildError> {
-    KernelSpec::<QueryGradientArgs>::new("attention_finish_pieces")
-        .block(128)
-        .build(arch, |k, args| match shape.dtype {
-            Dtype::F16 => piece::<f16>(k, &args, shape),
-            Dtype::Bf16 => piece::<bf16>(k, &args, shape),
-        })
+    let mut spec = KernelSpec::<QueryGradientArgs>::new("attention_finish_pieces").block(128);
+    if cut {
+        // 64 registers: by itself ptxas takes 56 here, and spills.
+        spec = spec.min_blocks(8);
+    }
+    spec.build(arch, |k, args| match shape.dtype {
+        Dtype::F16 => pieces::<f16>(k, &args, shape, cut),
+        Dtype::Bf16 => pieces::<bf16>(k, &args, shape, cut),
+    })
 }
 
-/// One piece.
+/// One piece of dQ, or of dK or dV.
+fn pieces<'k, T: Element>(
+    k: &Kernel<'k>,
+    args: &QueryGradientArgs<On<'k>>,
+    shape: RowShape,
+    cut: bool,
+) {
+    let y = k.block().y;
+    match cut {
+        true => k.if_else(
+            y.lt(args.heads),
+            || piece::<T>(k, args, shape),
+            || key_gradients::add_up::<T>(k, args, shape, y - args.heads),
+        ),
+        false => piece::<T>(k, args, shape),
+    }
+}
+
+/// One piece of dQ.
 fn piece<'k, T: Element>(k: &Kernel<'k>, args: &QueryGradientArgs<On<'k>>, shape: RowShape) {
     let (head, thread) = (k.block().y, k.thread_index());
     let of = sequence(args, &shape, k.block().z);
@@ -81,39 +129,51 @@ fn piece<'k, T: Element>(k: &Kernel<'k>, args: &QueryGradientArgs<On<'k>>, shape
         let from = args
             .sums
             .at(number.mul_wide(shape.head_dim))
-            .at(which * layout::PIECE);
+            .at(layout::begin(shape.head_dim, which));
         let [row, col] = layout::corner(shape.head_dim, which, thread);
         // Two neighbours of each part become all eight of one part in four.
         let col = col + (thread & 3) * 6;
         let factors = [0, 8].map(|down| factor(args, &shape, number + row + down));
         let way = layout::Way::of(shape.sums, shape.head_dim);
-        let parts: Vec<_> = (0..layout::PARTS)
-            .map(|part| layout::load(from, way, thread, part))
-            .collect();
-        for (at, factor) in factors.into_iter().enumerate() {
-            let words = parts.iter().map(|values| {
-                let pair = [values[2 * at], values[2 * at + 1]].map(|value| value * factor);
-                Val::pack_as::<T>(pair[0], pair[1]).bitcast::<u32>()
-            });
-            let words: Vec<_> = words.collect();
-            let words: Vec<_> = words.chunks_exact(4).map(whole_part).collect();
-            let row = first + row + 8 * at as u32;
-            k.if_(row.lt(of.queries), || {
-                let to = k.block().z.mul_wide(args.q_batch)
-                    + (of.q_start + row).mul_wide(args.q_row)
-                    + head.mul_wide(args.q_head);
-                let to = args.dq.cast::<T>().at(to).at(col);
-                for (four, words) in words.iter().enumerate() {
-                    to.at(32 * four).cast::<u32>().store_vec(*words);
-                }
-            });
+        let store = |columns: u32| {
+            let parts: Vec<_> = (0..columns / layout::COLUMNS)
+                .map(|part| layout::load(from, way, thread, (columns / layout::COLUMNS, part)))
+                .collect();
+            for (at, factor) in factors.into_iter().enumerate() {
+                let words = parts.iter().map(|values| {
+                    let pair = [values[2 * at], values[2 * at + 1]].map(|value| value * factor);
+                    Val::pack_as::<T>(pair[0], pair[1]).bitcast::<u32>()
+                });
+                let words: Vec<_> = words.collect();
+                let words: Vec<_> = words
+                    .chunks(4)
+                    .map(|words| (words.len() as u32, whole_part(words)))
+                    .collect();
+                let row = first + row + 8 * at as u32;
+                k.if_(row.lt(of.queries), || {
+                    let to = k.block().z.mul_wide(args.q_batch)
+                        + (of.q_start + row).mul_wide(args.q_row)
+                        + head.mul_wide(args.q_head);
+                    let to = args.dq.cast::<T>().at(to).at(col);
+                    for (four, (parts, words)) in words.iter().enumerate() {
+                        k.if_(k.c(*parts == 4) | (thread & 3).lt(*parts), || {
+                            to.at(32 * four).cast::<u32>().store_vec(*words);
+                        });
+                    }
+                });
+            }
+        };
+        match layout::columns(shape.head_dim) {
+            [first, second] if first == second => store(first),
+            [first, second] => k.if_else(which.eq(0), || store(first), || store(second)),
         }
     });
 }
 
-/// Of four parts of which each of the four lanes of a row has a word, the one whose number is the lane's: 16 bytes to store.
-fn whole_part<'k>(words: &[Val<'k, u32>]) -> [Val<'k, u32>; 4] {
+/// Of up to four parts of which each of the four lanes of a row has a word, the one whose number is the lane's: 16 bytes to store.
+pub(super) fn whole_part<'k>(words: &[Val<'k, u32>]) -> [Val<'k, u32>; 4] {
     let k = words[0].kernel();
+    let words = [0, 1, 2, 3].map(|part| words.get(part).copied().unwrap_or(k.c(0)));
     let odd = (k.lane() & 1).ne(0);
     let upper = (k.lane() & 2).ne(0);
     // Of the first part of each pair, or of the second, in odd lanes.
@@ -133,7 +193,7 @@ fn whole_part<'k>(words: &[Val<'k, u32>]) -> [Val<'k, u32>; 4] {
 }
 
 /// Where the rows of a sequence are.
-fn sequence<'k>(
+pub(super) fn sequence<'k>(
     args: &QueryGradientArgs<On<'k>>,
     shape: &RowShape,
     sequence: Val<'k, u32>,
@@ -142,9 +202,9 @@ fn sequence<'k>(
         ragged: shape.ragged,
         height: shape.numbers.height,
         q_starts: args.q_starts,
-        k_starts: args.q_starts,
+        k_starts: args.k_starts,
         q_len: args.q_len,
-        k_len: args.q_len,
+        k_len: args.k_len,
         number_batch: args.number_batch,
     }
     .get(sequence)

@@ -29,6 +29,36 @@ pub(super) struct QueryBlocks<'k> {
     pub(super) count: Val<'k, u32>,
 }
 
+/// How many blocks of `height` queries see some of the keys of a tile, on the host: as
+/// [`Reach::blocks`].
+pub(super) fn blocks_that_see(
+    first_key: u32,
+    width: u32,
+    (queries, keys): (u32, u32),
+    mask: MaskKind,
+    (left, right): (i32, i32),
+    height: u32,
+) -> u32 {
+    let [queries, keys, first_key] = [queries, keys, first_key].map(i64::from);
+    let shift = keys - queries;
+    let clamp = |row: i64| row.clamp(0, queries);
+    let low = match mask {
+        MaskKind::Full => 0,
+        _ => clamp(first_key - shift - i64::from(right)),
+    };
+    let high = match mask {
+        MaskKind::Window => {
+            clamp((first_key + i64::from(width)).min(keys) - shift + i64::from(left))
+        }
+        _ => queries,
+    };
+    let height = i64::from(height);
+    match high > low {
+        true => ((high + height - 1) / height - low / height) as u32,
+        false => 0,
+    }
+}
+
 impl<'k> Reach<'k> {
     pub(super) fn new(
         first_key: Val<'k, u32>,
@@ -121,6 +151,42 @@ impl<'k> Reach<'k> {
                 *value = seen.select(*value, f32::NEG_INFINITY);
             }
             block.set(values);
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// As counted pair by pair.
+    #[test]
+    fn the_host_counts_the_blocks_that_see_a_tile() {
+        let masks = [
+            (MaskKind::Full, (1000, 1000)),
+            (MaskKind::Causal, (1000, 0)),
+            (MaskKind::Window, (9, 2)),
+            (MaskKind::Window, (0, 30)),
+        ];
+        let (width, height) = (16u32, 8u32);
+        for (queries, keys) in [(1u32, 1u32), (40, 40), (24, 50), (50, 24), (7, 90), (0, 5)] {
+            for (kind, (left, right)) in masks {
+                for first in (0..keys).step_by(width as usize) {
+                    let sees = |query: u32| {
+                        let own = query as i32 + keys as i32 - queries as i32;
+                        (first..keys.min(first + width)).any(|key| {
+                            let after = key as i32 - own;
+                            kind == MaskKind::Full || (after <= right && after >= -left)
+                        })
+                    };
+                    let blocks = 0..queries.div_ceil(height);
+                    let block = |at: u32| (at * height..queries.min((at + 1) * height)).any(sees);
+                    let found =
+                        blocks_that_see(first, width, (queries, keys), kind, (left, right), height);
+                    let right = blocks.filter(|&at| block(at)).count();
+                    assert_eq!(found as usize, right, "{queries} {keys} {kind:?} {first}");
+                }
+            }
         }
     }
 }

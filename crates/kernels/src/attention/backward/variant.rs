@@ -1,8 +1,10 @@
 //! From a problem to launches: what every row needs, the gradients, the rounding.
 
 use super::BackwardArgs;
+use super::key_gradients;
 use super::largest::{self, LargestArgs};
 use super::numbers::Numbers;
+use super::parts::{elements, parts};
 use super::prepare::{self, PrepareArgs, RowShape};
 use super::problem::{Backward, Sums};
 use super::query_gradient::{self, QueryGradientArgs};
@@ -37,8 +39,9 @@ struct Wgmma;
 enum Order {
     /// Row after row.
     Rows,
-    /// As a warpgroup's registers have them: [`warpgroup::layout`].
-    Pieces,
+    /// As a warpgroup's registers have them: [`warpgroup::layout`]; and tiles of keys are in so
+    /// many parts.
+    Pieces(u32),
 }
 
 /// What all launches of a problem share.
@@ -213,22 +216,48 @@ impl<'p> Common<'p> {
                 query_gradient::build(self.rows(), target.arch)?,
                 self.grid(query_gradient::ROWS),
             ),
-            Order::Pieces => (
-                query_gradient::build_pieces(self.rows(), target.arch)?,
+            Order::Pieces(1) => (
+                query_gradient::build_pieces(self.rows(), false, target.arch)?,
                 self.grid(self.numbers.height / 2),
             ),
+            Order::Pieces(_) => {
+                let mut grid = self.grid(self.numbers.height / 2);
+                let pieces = attention.longest().1.div_ceil(warpgroup::layout::ROWS);
+                grid.x = grid.x.max(pieces);
+                grid.y += attention.kv_heads * key_gradients::blocks(attention.head_dim);
+                (
+                    query_gradient::build_pieces(self.rows(), true, target.arch)?,
+                    grid,
+                )
+            }
+        };
+        let parts = match order {
+            Order::Rows => 1,
+            Order::Pieces(parts) => parts,
         };
         let args = QueryGradientArgs::<With<Arg>> {
             sums: buffer("sums"),
             step: self.step(),
             dq: buffer("dq"),
+            dk: buffer("dk"),
+            dv: buffer("dv"),
+            partials: partials(parts),
             q_starts: buffer("q_starts"),
+            k_starts: buffer("k_starts"),
             q_len: attention.longest().0,
+            k_len: attention.longest().1,
             number_batch: self.numbers.batch,
             number_head: self.numbers.head,
             q_batch: self.q.batch,
             q_row: self.q.row,
             q_head: self.q.head,
+            k_batch: self.kv.batch,
+            k_row: self.kv.row,
+            k_head: self.kv.head,
+            heads: attention.heads,
+            kv_heads: attention.kv_heads,
+            key_tiles: attention.longest().1.div_ceil(warpgroup::KEYS),
+            parts,
             scale: attention.scale(),
         };
         Ok(plan.step(Step::plain(&kernel, grid, args)))
@@ -248,6 +277,7 @@ impl<'p> Common<'p> {
     fn warpgroup_args(
         &self,
         shape: &WarpgroupShape,
+        parts: u32,
     ) -> Result<WarpgroupArgs<With<Arg>>, KernelError> {
         let attention = &self.problem.attention;
         let (queries, keys) = attention.longest();
@@ -293,6 +323,10 @@ impl<'p> Common<'p> {
             k_batch: self.kv.batch,
             k_row: self.kv.row,
             k_head: self.kv.head,
+            partials: partials(parts),
+            kv_heads: attention.kv_heads,
+            key_tiles: keys.div_ceil(warpgroup::KEYS),
+            parts,
             number_batch: self.numbers.batch,
             number_head: self.numbers.head,
             group: attention.heads / attention.kv_heads,
@@ -343,6 +377,48 @@ impl<'p> Common<'p> {
             pairs_row,
         })
     }
+}
+
+/// The buffer of parts of dK and dV; whole tiles have none, and nothing looks at it.
+fn partials(parts: u32) -> Arg {
+    buffer(if parts > 1 { "partials" } else { "sums" })
+}
+
+/// The gradients on warpgroups, with every tile cut into so many parts.
+///
+/// # Errors
+/// What does not suit.
+pub fn backward_in_parts(
+    problem: &Backward,
+    parts: u32,
+    given: Option<&Schedule>,
+    target: Target,
+) -> Result<LaunchPlan, KernelError> {
+    let parts = parts.max(1);
+    let attention = &problem.attention;
+    let shape = WarpgroupShape {
+        cut: parts > 1,
+        ..WarpgroupShape::of(problem)
+    };
+    let common = Common::of(problem, shape.queries())?;
+    let own = Schedule::new(TileSource::Direct);
+    let kernel = warpgroup::build(shape, given.unwrap_or(&own), target.arch)?;
+    let resident = target.resident(&kernel.built.launch, WarpgroupShape::registers());
+    let mut tiles = common.tiles(warpgroup::KEYS);
+    let count = tiles.count() as usize;
+    tiles.y *= parts;
+    let tiles = kernel.plan_for(tiles, resident)?;
+    let mut plan = common.plan(Wgmma.name(), Wgmma.name());
+    if parts > 1 {
+        let elements = elements(attention.head_dim) as usize;
+        let f32 = ElementType::F32;
+        let len = count * parts as usize * elements;
+        plan = plan.buffer("partials", Purpose::Workspace, f32, len);
+    }
+    let plan = common.before(plan, target)?;
+    let args = common.warpgroup_args(&shape, parts)?;
+    let plan = plan.step(Step::tiled(&kernel, &tiles, args));
+    common.after(plan, Order::Pieces(parts), target)
 }
 
 impl Variant for Tensor {
@@ -410,10 +486,6 @@ impl Variant for Wgmma {
         if !target.arch.supports(Feature::Wgmma) {
             return Err(format!("{} has no wgmma: it needs sm_90a", target.arch));
         }
-        let dim = problem.attention.head_dim;
-        if !matches!(dim, 64 | 128) {
-            return Err(format!("heads of {dim} elements: it takes 64 and 128"));
-        }
         if !problem.attention.scoring.is_plain() {
             return Err("a mask of pairs: variant=tensor has it".into());
         }
@@ -431,24 +503,8 @@ impl Variant for Wgmma {
         target: Target,
     ) -> Result<LaunchPlan, KernelError> {
         self.suits(problem, target).map_err(KernelError::unfit)?;
-        let attention = &problem.attention;
-        let shape = WarpgroupShape {
-            head_dim: attention.head_dim,
-            dtype: attention.dtype,
-            mask: attention.mask.kind(),
-            ragged: attention.is_ragged(),
-            layout: attention.layout,
-            sums: problem.sums,
-        };
-        let common = Common::of(problem, shape.queries())?;
-        let own = Schedule::new(TileSource::Direct);
-        let kernel = warpgroup::build(shape, given.unwrap_or(&own), target.arch)?;
-        let resident = target.resident(&kernel.built.launch, WarpgroupShape::registers());
-        let tiles = kernel.plan_for(common.tiles(warpgroup::KEYS), resident)?;
-        let plan = common.plan(self.name(), self.name());
-        let plan = common.before(plan, target)?;
-        let args = common.warpgroup_args(&shape)?;
-        let plan = plan.step(Step::tiled(&kernel, &tiles, args));
-        common.after(plan, Order::Pieces, target)
+        let shape = WarpgroupShape::of(problem);
+        let parts = parts(&problem.attention, &shape, target.sms);
+        backward_in_parts(problem, parts, given, target)
     }
 }

@@ -1,7 +1,7 @@
 //! The work of a block on a tile: a producer thread issues copies, and consumer warpgroups process
 //! the blocks of queries as they arrive.
 
-use super::layout::{PIECE, Way};
+use super::layout::{self, Way};
 use super::shape::{
     GROUPS, HalfTile, KEYS, PANEL, REGISTERS, RowArray, STAGES, WarpgroupArgs, WarpgroupShape,
 };
@@ -13,8 +13,8 @@ use crate::attention::mask::MaskArgs;
 use crate::attention::params::Element;
 use crate::attention::problem::Layout;
 use heist_builder::{
-    Bool, BulkConsumer, BulkPipeline, BulkProducer, Kernel, Landing, NamedBarrier, On, SharedArray,
-    SharedTile, TensorMapRef, TileLayout, TileSpec, Transaction, Val, Var, f16,
+    Bool, BulkConsumer, BulkPipeline, BulkProducer, Global, Kernel, Landing, NamedBarrier, On, Ptr,
+    SharedArray, SharedTile, TensorMapRef, TileLayout, TileSpec, Transaction, Val, Var, f16,
 };
 
 /// Queries, and their log-sum-exps.
@@ -85,6 +85,8 @@ pub(super) struct KeyTile<'k> {
     /// The key head, and the number of the sequence.
     head: Val<'k, u32>,
     batch: Val<'k, u32>,
+    /// The tile's number in its head, and of its parts this one, where tiles are cut.
+    part: Option<[Val<'k, u32>; 2]>,
 }
 
 impl<'k> KeyTile<'k> {
@@ -93,6 +95,24 @@ impl<'k> KeyTile<'k> {
         self.batch.mul_wide(args.k_batch)
             + (self.sequence.k_start + self.reach.first_key).mul_wide(args.k_row)
             + self.head.mul_wide(args.k_head)
+    }
+
+    /// Where the part of a warpgroup lies, of dK and of dV.
+    pub(super) fn partials(
+        &self,
+        args: &WarpgroupArgs<On<'k>>,
+        shape: &WarpgroupShape,
+        group: Val<'k, u32>,
+    ) -> Option<[Ptr<'k, Global, f32>; 2]> {
+        self.part.map(|[tile, part]| {
+            let tile = (self.batch * args.kv_heads + self.head) * args.key_tiles + tile;
+            let own = part.mul_wide(layout::ROWS * shape.head_dim);
+            [0, 1].map(|which| {
+                let which = group.kernel().c(which);
+                let piece = layout::part(shape.head_dim, [tile, which, group], args.parts);
+                args.partials.at(piece).at(own)
+            })
+        })
     }
 }
 
@@ -188,7 +208,7 @@ impl<'p, 'k> Block<'p, 'k> {
             gradients: rings.gradients.consumer(),
             stage: k.tile(stage),
             outbox: (Way::of(shape.sums, shape.head_dim) == Way::Bulk)
-                .then(|| k.shared_aligned("outbox", GROUPS * PIECE, 128)),
+                .then(|| k.shared_aligned("outbox", layout::numbers(shape.head_dim), 128)),
             group: k.warp_uniform() / 4,
             met: k.named_barrier(128 * GROUPS),
         }
@@ -249,8 +269,13 @@ impl<'p, 'k> Block<'p, 'k> {
             sequence,
             reach,
             blocks: reach.blocks(self.shape.queries()),
-            head: tile.y,
+            head: if self.shape.cut {
+                tile.y / args.parts
+            } else {
+                tile.y
+            },
             batch: tile.z,
+            part: self.shape.cut.then(|| [tile.x, tile.y % args.parts]),
         }
     }
 
@@ -268,8 +293,8 @@ impl<'p, 'k> Block<'p, 'k> {
         let head = place.head * args.group;
         let own = (place.reach.first_key / height).max(begin) - begin;
         let skipped = (own % count.max(1)).named("skipped");
-        self.k.for_range(head, head + args.group, |head| {
-            self.k.for_range(skipped, skipped + count, |block| {
+        let blocks = |head: Val<'k, u32>, from: Val<'k, u32>, to: Val<'k, u32>| {
+            self.k.for_range(from, to, |block| {
                 let block = block.lt(count).select(block, block - count);
                 let first = (begin + block) * height;
                 body(QueryBlock {
@@ -278,7 +303,23 @@ impl<'p, 'k> Block<'p, 'k> {
                     number: place.sequence.number + head * args.number_head + first,
                 });
             });
-        });
+        };
+        let Some([_, part]) = place.part else {
+            self.k.for_range(head, head + args.group, |head| {
+                blocks(head, skipped, skipped + count);
+            });
+            return;
+        };
+        // Of the blocks of all heads, in their order, those that are the part's.
+        let all = count * args.group;
+        let [from, to] = [part, part + 1].map(|part| part * all / args.parts);
+        let some = count.max(1);
+        self.k
+            .for_range(from / some, (to + some - 1) / some, |own| {
+                let before = own * count;
+                let [from, to] = [from, to].map(|at| at.max(before).min(before + count) - before);
+                blocks(head + own, skipped + from, skipped + to);
+            });
     }
 
     /// Holds in the thread that asks for copies.

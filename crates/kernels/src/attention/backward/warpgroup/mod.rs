@@ -21,7 +21,7 @@ use heist_launch::Dim3;
 use heist_sched::{Schedule, Tiled, TiledKernel};
 pub(super) use shape::{KEYS, WarpgroupArgs, WarpgroupShape};
 
-/// Builds the kernel: tiles of keys along x, key heads along y, sequences along z.
+/// Builds the kernel: tiles of keys along x, key heads and their parts along y, sequences along z.
 pub(super) fn build(
     shape: WarpgroupShape,
     schedule: &Schedule,

@@ -1,6 +1,6 @@
 //! The parameters and the shape of the kernel on warpgroups.
 
-use crate::attention::backward::problem::Sums;
+use crate::attention::backward::problem::{Backward, Sums};
 use crate::attention::problem::{Dtype, Layout, MaskKind};
 use heist_builder::{ArraySpec, Global, TensorMap, TileLayout, TileSpec, f16, kernel_params};
 
@@ -42,6 +42,14 @@ kernel_params! {
         k_row: u32,
         /// From one key head to the next.
         k_head: u32,
+        /// Parts of dK and dV, where tiles are cut.
+        partials: Global<f32>,
+        /// Key heads.
+        kv_heads: u32,
+        /// Tiles of a key head.
+        key_tiles: u32,
+        /// Parts of a tile.
+        parts: u32,
         /// Numbers of rows from one sequence to the next.
         number_batch: u32,
         /// From one head to the next.
@@ -71,19 +79,35 @@ pub(super) const REGISTERS: [u32; 3] = [168, 240, 24];
 /// What a kernel is built for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(in crate::attention::backward) struct WarpgroupShape {
-    /// 64 or 128.
+    /// A multiple of 16 up to 128.
     pub(in crate::attention::backward) head_dim: u32,
     pub(in crate::attention::backward) dtype: Dtype,
     pub(in crate::attention::backward) mask: MaskKind,
     pub(in crate::attention::backward) ragged: bool,
     pub(in crate::attention::backward) layout: Layout,
     pub(in crate::attention::backward) sums: Sums,
+    /// Whether tiles are cut into parts, which are added by the last launch.
+    pub(in crate::attention::backward) cut: bool,
 }
 
 pub(super) type HalfTile = TileSpec<'static, f16>;
 pub(super) type RowArray = ArraySpec<'static, f32>;
 
 impl WarpgroupShape {
+    /// For a problem, with whole tiles.
+    pub(in crate::attention::backward) fn of(problem: &Backward) -> WarpgroupShape {
+        let attention = &problem.attention;
+        WarpgroupShape {
+            head_dim: attention.head_dim,
+            dtype: attention.dtype,
+            mask: attention.mask.kind(),
+            ragged: attention.is_ragged(),
+            layout: attention.layout,
+            sums: problem.sums,
+            cut: false,
+        }
+    }
+
     /// Queries of a block: as many as leave registers for the gradients.
     pub(in crate::attention::backward) fn queries(&self) -> u32 {
         if self.head_dim <= 64 { 128 } else { 64 }
@@ -91,7 +115,13 @@ impl WarpgroupShape {
 
     /// Panels of a head's elements.
     pub(super) fn panels(&self) -> u32 {
-        self.head_dim / PANEL
+        self.head_dim.div_ceil(PANEL)
+    }
+
+    /// Steps of 16 elements of a head in panel `panel`: columns behind the last element,
+    /// which copies fill with zeros, are not multiplied.
+    pub(super) fn steps(&self, panel: u32) -> u32 {
+        (self.head_dim - panel * PANEL).min(PANEL) / 16
     }
 
     /// Rows of `height`, panel below panel. Halves of either kind are copied as bits.

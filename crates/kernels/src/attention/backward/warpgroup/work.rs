@@ -1,8 +1,8 @@
 //! The mainloop of a warpgroup over its 64 keys.
 
 use super::block::{KeyTile, QueryBlock};
-use super::layout::{self, Fixed, PARTS, PIECE};
-use super::shape::{KEYS, PANEL, WarpgroupArgs, WarpgroupShape};
+use super::layout::{self, Fixed};
+use super::shape::{KEYS, WarpgroupArgs, WarpgroupShape};
 use crate::attention::backward::problem::Sums;
 use crate::attention::params::Element;
 use heist_builder::{
@@ -53,7 +53,7 @@ impl<'k, T: Element> Work<'k, T> {
             d_scores: WgmmaSums::zero(k, shape.queries()),
             weights: lefts(),
             rounded: lefts(),
-            dq: WgmmaSums::zero(k, 64),
+            dq: WgmmaSums::zero(k, layout::columns(shape.head_dim)[0]),
             dk: WgmmaSums::zero(k, shape.head_dim),
             dv: WgmmaSums::zero(k, shape.head_dim),
         }
@@ -66,7 +66,7 @@ impl<'k, T: Element> Work<'k, T> {
             for panel in 0..self.shape.panels() {
                 let left = keys.wgmma_operand(self.group * 64 + panel * KEYS);
                 let right = queries.wgmma_operand(panel * self.shape.queries());
-                for step in 0..PANEL / 16 {
+                for step in 0..self.shape.steps(panel) {
                     let (left, right) = (left.step(step), right.step(step));
                     match (panel, step) {
                         (0, 0) => batch.mma_fresh(left, right),
@@ -198,7 +198,8 @@ impl<'k, T: Element> Work<'k, T> {
         self.k.thread_index() & 127
     }
 
-    /// Asks for this warpgroup's piece of the block's dS K.
+    /// Asks for this warpgroup's piece of the block's dS K. A second piece that is narrower than the first is multiplied as wide: with
+    /// the zeros behind the last element of a key.
     pub(super) fn ask_queries(&self, stage: &SharedTile<'k, T>, keys: &SharedTile<'k, T>) {
         let zero = self.k.c(0);
         let (left, right) = match self.shape.panels() {
@@ -250,16 +251,17 @@ impl<'k, T: Element> Work<'k, T> {
     ) {
         let product = self.dq.settled(newer);
         let thread = self.thread();
-        let piece = sums
-            .at(number.mul_wide(self.shape.head_dim))
-            .at(self.group * PIECE);
-        let parts: Vec<_> = (0..PARTS as usize)
+        let own = layout::begin(self.shape.head_dim, self.group);
+        let piece = sums.at(number.mul_wide(self.shape.head_dim)).at(own);
+        let parts: Vec<_> = (0..product.shape().1)
             .filter_map(|index| product.block(0, index))
             .map(|block| block.get())
             .collect();
-        let outbox = outbox.map(|outbox| outbox.at(self.group * PIECE));
+        let outbox = outbox.map(|outbox| outbox.at(own));
         let fixed = steps.map(|steps| Fixed { steps, outbox });
-        layout::add(piece, thread, &parts, fixed);
+        let [_, second] = layout::columns(self.shape.head_dim);
+        let split = (second / layout::COLUMNS) as usize;
+        layout::add(piece, thread, parts.split_at(split), self.group, fixed);
     }
 
     /// Waits for all products.
@@ -267,9 +269,20 @@ impl<'k, T: Element> Work<'k, T> {
         self.dk.wait_for_older(0);
     }
 
-    /// Stores dK and dV.
+    /// Stores dK and dV, or the part of them.
     pub(super) fn store(&self, args: &WarpgroupArgs<On<'k>>, place: &KeyTile<'k>) {
         let k = self.k;
+        if let Some(partials) = place.partials(args, &self.shape, self.group) {
+            for (to, sums) in partials.into_iter().zip([&self.dk, &self.dv]) {
+                let sums = sums.settled(0);
+                for index in 0..sums.shape().1 {
+                    if let Some(block) = sums.block(0, index) {
+                        layout::four(to, self.thread(), index as u32).store_vec(block.get());
+                    }
+                }
+            }
+            return;
+        }
         let inside = place.reach.keys - place.reach.first_key;
         let first = place.first_element(args);
         let own = self.group * 64 + ((k.warp() & 3) << 4);
