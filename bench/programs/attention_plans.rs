@@ -6,7 +6,7 @@
 //! ```
 //!
 //! Sets are `decode` (20 shapes with what is chosen), `deal` (some of them with other
-//! shares and stages), `ways` (some of them and others at random with every plausible plan), `step` (some of them dealt to other numbers of blocks), `any` (others at random with what is chosen), `neighbours` (one key head a tile, two and four), `tall` (8-bit keys under 32 rows and more), `stages` (how much is on its way), `paged` (pages beside whole sequences), `tiny` (keys and values of 8 bits, whole and in pages), `spec` (2 to 16 queries, with weights rounded and split), `short` (128 to 1024 tokens), `brief` (others at random), `narrow` (heads of 128, blocks of other sizes), `few` (fewer tiles than multiprocessors), `long` (2k to 8k), `one`
+//! shares and stages), `ways` (some of them and others at random with every plausible plan), `step` (some of them dealt to other numbers of blocks), `any` (others at random with what is chosen), `neighbours` (one key head a tile, two and four), `tall` (8-bit keys under 32 rows and more), `stages` (how much is on its way), `paged` (pages beside whole sequences), `tiny` (keys and values of 8 bits, whole and in pages), `latent` (keys and values that are one row), `spec` (2 to 16 queries, with weights rounded and split), `short` (128 to 1024 tokens), `brief` (others at random), `narrow` (heads of 128, blocks of other sizes), `few` (fewer tiles than multiprocessors), `long` (2k to 8k), `one`
 //! (one sequence of 512 tokens), `backward` (gradients, for `bench/kernels/backward.py`) and `packed` (ten skewed batches, for `bench/kernels/packed.py`).
 
 use heist_builder::Arch;
@@ -461,6 +461,21 @@ fn tall(problem: &Problem) -> Set {
         problem: problem.clone(),
         arms,
     }
+}
+
+/// Latent attention in pages of 64: what is chosen, and either way to combine.
+fn latent(batch: u32, heads: u32, queries: u32, keys: u32) -> Set {
+    let mut problem = Problem::ragged(vec![(queries, keys); batch as usize], heads, 576);
+    (problem.kv_heads, problem.dtype, problem.page_size) = (1, Dtype::Bf16, Some(64));
+    (problem.cache, problem.value_dim) = (Cache::Latent, Some(512));
+    let mut arms = vec![chosen(&problem)];
+    for combine in [Combine::LastBlock, Combine::Launch] {
+        let name = format!("{combine:?}");
+        arms.push(dealt(name, &problem, |shape, grid| {
+            (shape, Grid { combine, ..grid })
+        }));
+    }
+    Set { problem, arms }
 }
 
 /// Shapes at random, the same in every run with the same number.
@@ -1019,12 +1034,23 @@ fn sets(name: &str) -> Vec<Set> {
             .iter()
             .map(tiny)
             .collect(),
+        "latent" => [
+            (1, 16, 1, 65536),
+            (32, 16, 1, 8192),
+            (128, 16, 1, 4096),
+            (128, 64, 1, 4096),
+            (4, 128, 1, 32768),
+            (128, 128, 1, 4096),
+            (32, 128, 2, 8192),
+        ]
+        .map(|(batch, heads, queries, keys)| latent(batch, heads, queries, keys))
+        .into(),
         "spec" => [(2, 8), (4, 8), (8, 8), (16, 8), (4, 4)]
             .map(|(queries, kv_heads)| speculative(queries, kv_heads))
             .into(),
         other => {
             eprintln!(
-                "`{other}` is no set: decode, deal, ways, step, any, neighbours, tall, brief, combine, stages, paged, tiny, spec, short, narrow, levels, few, long, one, backward, packed"
+                "`{other}` is no set: decode, deal, ways, step, any, neighbours, tall, brief, combine, stages, paged, tiny, spec, latent, short, narrow, levels, few, long, one, backward, packed"
             );
             std::process::exit(2);
         }
@@ -1118,7 +1144,7 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
             all.push(json!({
                 "set": name, "name": problem.to_string(), "batch": problem.sequences().len(),
                 "heads": problem.heads, "kv_heads": problem.kv_heads, "queries": queries,
-                "keys": keys, "dim": problem.head_dim, "dtype": problem.dtype.to_string(),
+                "keys": keys, "dim": problem.head_dim, "values": problem.value_dim(), "dtype": problem.dtype.to_string(),
                 "causal": problem.mask == Mask::Causal,
                 "lengths": problem.sequences().iter().map(|(q, _)| *q).collect::<Vec<_>>(),
                 "flops": problem.work().flops, "bytes": problem.work().bytes, "arms": arms,

@@ -42,6 +42,10 @@ pub(super) fn emit<'k, T: Element>(
         PANEL,
         TileLayout::Swizzled,
     ));
+    if shape.ragged() && combine == Combine::Launch {
+        // All that was launched before has ended: the blocks that combine set out, and wait for the parts.
+        k.launch_dependents();
+    }
     let work = Work::new(k, shape, args, scores);
     let begin = (k.block().x * work.share).named("begin");
     let warp = k.warp_uniform();

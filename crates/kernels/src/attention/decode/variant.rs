@@ -88,7 +88,7 @@ fn build_combine<P: Parameters<DecodeArgs>>(
     KernelSpec::<P>::new("attention_decode_combine")
         .block(32 * combine::WARPS)
         // Left alone, the assembler keeps to 32 registers and spills one.
-        .min_blocks(8)
+        .min_blocks(combine::RESIDENT)
         .build(arch, |k, args| {
             let (args, tables) = P::parts(args);
             let scores = Scores { scoring, tables };
@@ -423,20 +423,22 @@ fn steps<P: Parameters<DecodeArgs>>(
     steps.push(step);
     if grid.combine == Combine::Launch {
         let tiles = heuristics::most_tiles(problem, &shape);
-        let (by, along) = match !shape.ragged() && tiles <= grid.blocks {
+        let (by, along) = match tiles <= grid.blocks {
             true => (By::Tile, tiles),
             false => (By::Share, grid.blocks),
         };
         let kernel = built(&key(&format!("combine {by:?}")), || {
             build_combine::<P>(shape, dtype, scoring, by, target.arch)
         })?;
+        // A block looks for its tile, so there are no more of them than run at a time.
         let rows = heuristics::tile_rows(problem, &shape);
-        let grid = Dim3::new(rows, along, 1);
+        let strips = combine::strips(&shape, rows).max(1);
+        let across = (combine::RESIDENT * target.sms / along.max(1)).clamp(1, strips);
+        let grid = Dim3::new(across, along, 1);
         let mut step = Step::shared(&kernel, grid, args());
         // The rows of few tiles would begin together on the multiprocessors that the launch before
         // leaves idle: 10 in a hundred slower with 32 rows of one tile.
-        let tiles = problem.sequences().len() as u32 * (problem.kv_heads / shape.heads);
-        step.overlaps &= tiles * rows >= target.sms / 3;
+        step.overlaps &= along * across >= target.sms / 3;
         steps.push(step);
     }
     Ok(steps)

@@ -11,7 +11,7 @@ use super::shape::{DecodeShape, Storage};
 use crate::attention::mask::{MaskArgs, TileMask};
 use crate::attention::problem::MaskKind;
 use crate::attention::score::Scores;
-use heist_builder::{Bool, Global, Group, Kernel, On, Ptr, Val};
+use heist_builder::{Bool, Global, Group, Kernel, On, Ptr, Val, Var};
 
 /// All work of a launch, as a warp sees it. Every lane of a warp takes part in
 /// making it and in [`Work::locate`].
@@ -72,6 +72,16 @@ pub(super) struct Part<'k> {
     pub(super) unit: Val<'k, u32>,
     /// How many units it has.
     pub(super) count: Val<'k, u32>,
+}
+
+/// Where a tile is whose number is known.
+pub(super) struct TileAt<'k> {
+    /// Whether there are so many tiles.
+    pub(super) is_there: Bool<'k>,
+    /// Its sequence, and the first unit and the first tile of this one.
+    pub(super) number: Val<'k, u32>,
+    pub(super) base: Val<'k, u32>,
+    pub(super) tiles: Val<'k, u32>,
 }
 
 impl<'k> Part<'k> {
@@ -216,13 +226,59 @@ impl<'a, 'k> Work<'a, 'k> {
             false => work.sequence(k.c(0)).units(args.kv_heads) * args.sequences,
             true => {
                 let total = k.var(0u32);
-                work.each_32(|units, _| total.update(|total| total + units.sum(Group::Warp)));
+                work.each_32(|[units, _], _| {
+                    total.update(|total| total + units.sum(Group::Warp));
+                });
                 total.get()
             }
         };
-        let even = (work.total + args.blocks - 1) / args.blocks;
-        work.share = even.max(args.least).named("share");
-        work
+        work.deal()
+    }
+
+    /// With the share of a block, when all work is counted.
+    fn deal(mut self) -> Self {
+        let even = (self.total + self.args.blocks - 1) / self.args.blocks;
+        self.share = even.max(self.args.least).named("share");
+        self
+    }
+
+    /// The same, and where the tile of that number is, where that hangs on lengths on the device: found while they are counted.
+    pub(super) fn with_tile(
+        k: &Kernel<'k>,
+        shape: &DecodeShape,
+        args: &DecodeArgs<On<'k>>,
+        scores: &Scores<'a, 'k>,
+        tile: Val<'k, u32>,
+    ) -> (Self, Option<TileAt<'k>>) {
+        if !shape.ragged() {
+            return (Work::new(k, shape, args, scores), None);
+        }
+        let mut work = Work::of(k, shape, args, scores);
+        let before = [k.var(0u32), k.var(0u32)];
+        let (number, base, tiles) = (k.var(0u32), k.var(0u32), k.var(0u32));
+        let found = k.var(false);
+        work.each_32(|own, of_lane| {
+            let [unit_ends, tile_ends] = [0, 1].map(|at| before[at].get() + up_to_lane(own[at]));
+            let past = tile_ends.gt(tile).ballot();
+            k.if_(past.ne(0) & !found.get(), || {
+                let lane = lowest(past);
+                number.set(of_lane.shuffle_from(lane));
+                base.set((unit_ends - own[0]).shuffle_from(lane));
+                tiles.set((tile_ends - own[1]).shuffle_from(lane));
+                found.set(true);
+            });
+            for (before, ends) in before.iter().zip([unit_ends, tile_ends]) {
+                before.set(ends.shuffle_from(31));
+            }
+        });
+        work.total = before[0].get();
+        let at = TileAt {
+            is_there: found.get(),
+            number: number.get(),
+            base: base.get(),
+            tiles: tiles.get(),
+        };
+        (work.deal(), Some(at))
     }
 
     /// A length, a start or a page. Read-only loads are not for launches that begin before what wrote it has ended.
@@ -318,18 +374,20 @@ impl<'a, 'k> Work<'a, 'k> {
         (first, last - first)
     }
 
-    /// Calls `body` with the units of 32 sequences at a time, one to a lane, and the
+    /// Calls `body` with the units and the tiles of 32 sequences at a time, one to a lane, and the
     /// number of this lane's.
-    fn each_32(&self, body: impl Fn(Val<'k, u32>, Val<'k, u32>)) {
+    fn each_32(&self, body: impl Fn([Val<'k, u32>; 2], Val<'k, u32>)) {
         let (k, args) = (self.k, &self.args);
         k.for_step(0u32, args.sequences, 32u32, |first| {
             let number = first + k.lane();
-            let units = k.if_value(
-                number.lt(args.sequences),
-                || self.sequence(number).units(args.kv_heads),
-                || k.c(0),
-            );
-            body(units, number);
+            let own = [k.var(0u32), k.var(0u32)];
+            k.if_(number.lt(args.sequences), || {
+                let sequence = self.sequence(number);
+                let tiles = args.kv_heads * sequence.tiles;
+                own[0].set(tiles * sequence.blocks);
+                own[1].set(tiles);
+            });
+            body(own.map(Var::get), number);
         });
     }
 
@@ -344,19 +402,13 @@ impl<'a, 'k> Work<'a, 'k> {
         }
         let (before, found, base) = (k.var(0u32), k.var(0u32), k.var(0u32));
         let searching = k.var(true);
-        self.each_32(|units, number| {
+        self.each_32(|[units, _], number| {
             k.if_(searching, || {
-                // Inclusive sums over the lanes.
-                let mut sums = units;
-                for step in [1u32, 2, 4, 8, 16] {
-                    let other = sums.shuffle_up(step);
-                    sums = k.lane().ge(step).select(sums + other, sums);
-                }
-                let ends = before.get() + sums;
+                let ends = before.get() + up_to_lane(units);
                 let past = ends.gt(unit).ballot();
                 k.if_(past.ne(0), || {
                     // The lowest lane whose sequence ends after the unit.
-                    let lane = ((past & (k.c(0u32) - past)) - 1).count_ones();
+                    let lane = lowest(past);
                     found.set(number.shuffle_from(lane));
                     base.set((ends - units).shuffle_from(lane));
                     searching.set(false);
@@ -395,6 +447,13 @@ impl<'a, 'k> Work<'a, 'k> {
         self.part(self.sequence(number), base, unit)
     }
 
+    /// The tile of that number.
+    pub(super) fn tile_at(&self, at: &TileAt<'k>, tile: Val<'k, u32>) -> Part<'k> {
+        let sequence = self.sequence(at.number);
+        let unit = at.base + (tile - at.tiles) * sequence.blocks;
+        self.part(sequence, at.base, unit)
+    }
+
     /// This block's parts of tiles, one after the other. `at` is where its first unit
     /// is; nothing if it has none.
     pub(super) fn each_part(
@@ -425,4 +484,17 @@ impl<'a, 'k> Work<'a, 'k> {
             unit.update(|unit| unit + part.count);
         });
     }
+}
+
+/// The sum of the numbers of all lanes up to this one.
+fn up_to_lane<'k>(own: Val<'k, u32>) -> Val<'k, u32> {
+    let lane = own.kernel().lane();
+    [1u32, 2, 4, 8, 16].into_iter().fold(own, |sum, step| {
+        lane.ge(step).select(sum + sum.shuffle_up(step), sum)
+    })
+}
+
+/// The lowest lane of some.
+fn lowest<'k>(lanes: Val<'k, u32>) -> Val<'k, u32> {
+    ((lanes & (lanes.kernel().c(0u32) - lanes)) - 1).count_ones()
 }
