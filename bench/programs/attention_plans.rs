@@ -452,9 +452,18 @@ fn tall(problem: &Problem) -> Set {
             let mut other = Problem::ragged(lengths, problem.heads, problem.head_dim);
             (other.kv_heads, other.dtype, other.page_size, other.cache) =
                 (problem.kv_heads, problem.dtype, page_size, cache);
-            let (_, other, plan) = chosen(&other);
+            let (_, _, plan) = chosen(&other);
             let size = page_size.map_or("packed".into(), |size| format!("pages of {size}"));
-            arms.push((format!("{mark}{size}"), other, plan));
+            arms.push((format!("{mark}{size}"), other.clone(), plan));
+            // Who combines, the other way.
+            let (_, _, plan) = dealt(String::new(), &other, |shape, grid| {
+                let combine = match grid.combine {
+                    Combine::Launch => Combine::LastBlock,
+                    Combine::LastBlock | Combine::Nobody => Combine::Launch,
+                };
+                (shape, Grid { combine, ..grid })
+            });
+            arms.push((format!("{mark}{size}, other combine"), other, plan));
         }
     }
     Set {

@@ -335,7 +335,7 @@ pub(super) fn combine_if_last<'k, T: Element>(
 }
 
 /// Goes through the stages of a part.
-pub(super) fn products<'k>(
+fn products<'k>(
     k: &Kernel<'k>,
     shape: &DecodeShape,
     args: &DecodeArgs<On<'k>>,
@@ -366,7 +366,8 @@ pub(super) fn products<'k>(
                         on_new(&stage, first);
                     }
                     let inside = inside(part.sequence.keys).min(shape.keys);
-                    clear_values(k, shape, &stage, inside);
+                    let by = (k.thread_index(), 32 * shape.consumers());
+                    clear_values(k, shape, &stage, inside, by);
                 });
                 k.fence_async_shared();
                 meeting.meet();
@@ -381,15 +382,16 @@ pub(super) fn products<'k>(
     });
 }
 
-/// All warps that multiply clear the values of a stage from row `inside` on.
-fn clear_values<'k>(
+/// Clears the values of a stage from row `inside` on: so many threads, of which this is number `thread`.
+pub(super) fn clear_values<'k>(
     k: &Kernel<'k>,
     shape: &DecodeShape,
     stage: &SharedTile<'k, f16>,
     inside: Val<'k, u32>,
+    (thread, threads): (Val<'k, u32>, u32),
 ) {
     let chunks = (k.c(shape.keys) - inside) * stage.chunks();
-    k.for_step(k.thread_index(), chunks, 32 * shape.consumers(), |index| {
+    k.for_step(thread, chunks, threads, |index| {
         let row = shape.row_of(inside + index / stage.chunks());
         for panel in 0..shape.panels() {
             let row = row + (shape.value_panel() * shape.keys + panel * shape.panel_rows());

@@ -132,8 +132,12 @@ pub fn decode_shape(problem: &Problem, target: Target) -> DecodeShape {
     };
     let room = target.arch.limits().shared_opt_in;
     let stages = room.saturating_sub(shape.other_bytes()) / shape.stage_bytes();
+    let most = match shape.cache {
+        Cache::Latent => 4,
+        Cache::Same | Cache::E4m3 => 3,
+    };
     DecodeShape {
-        stages: stages.min(3),
+        stages: stages.min(most),
         ..shape
     }
 }
@@ -141,7 +145,8 @@ pub fn decode_shape(problem: &Problem, target: Target) -> DecodeShape {
 /// Keys of a stage: as many bytes, whatever a key has, and no more than a warp has registers for.
 fn keys_of_stage(shape: &DecodeShape, scoring: &Scoring) -> u32 {
     let (bytes, most) = match shape.cache {
-        Cache::Latent => return 64,
+        // Two warpgroups have a stage each, and as many are on their way: four fit beside the queries of the widest heads.
+        Cache::Latent => return 32,
         Cache::Same => (2, 128),
         Cache::E4m3 => (1, 256),
     };

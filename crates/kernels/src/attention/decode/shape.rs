@@ -145,9 +145,9 @@ impl DecodeShape {
                 self.cols()
             ));
         }
-        if self.cache == Cache::Latent && (self.rows() != 64 || self.keys > 128) {
+        if self.cache == Cache::Latent && (self.rows() != 64 || !matches!(self.keys, 32 | 64)) {
             return fail(format!(
-                "tiles of {} rows and stages of {} keys over a latent cache: 64 rows and up to 128 keys can be had",
+                "tiles of {} rows and stages of {} keys over a latent cache: 64 rows and 32 or 64 keys can be had",
                 self.rows(),
                 self.keys
             ));
@@ -343,6 +343,11 @@ impl DecodeShape {
         }
     }
 
+    /// Panels of the weights that two warpgroups give each other over a latent cache.
+    pub(super) fn weight_panels(&self) -> u32 {
+        2 * self.keys / PANEL
+    }
+
     /// Steps of 16 elements that a panel has.
     pub(super) fn steps(&self, panel: u32) -> u32 {
         (self.head_dim - panel * PANEL).min(PANEL) / 16
@@ -381,6 +386,10 @@ impl DecodeShape {
     /// Bytes of shared memory besides the stages, with a little room for barriers and
     /// for the stages' alignment.
     pub(in crate::attention) fn other_bytes(&self) -> u32 {
+        if self.cache == Cache::Latent {
+            // Queries in panels, the weights of both warpgroups, levels and sums.
+            return 2 * PANEL * self.rows() * (self.panels() + self.weight_panels()) + 2048;
+        }
         let queries = 2 * self.rows() * (self.head_dim + 8);
         let merged = match self.merges_in_stage() {
             true => 0,
