@@ -25,6 +25,17 @@ pub(super) struct Work<'a, 'k> {
     pub(super) total: Val<'k, u32>,
     /// Units of a share.
     pub(super) share: Val<'k, u32>,
+    /// Those of the first 32 sequences, where lengths are on the device.
+    first: Option<First<'k>>,
+}
+
+/// The first sequences, one to a lane: most launches have no more, and find their work without reading lengths again.
+#[derive(Clone, Copy)]
+struct First<'k> {
+    units: Val<'k, u32>,
+    /// The units up to this lane's, and of all of them.
+    ends: Val<'k, u32>,
+    total: Val<'k, u32>,
 }
 
 /// A sequence: where its rows are, and how many.
@@ -212,6 +223,7 @@ impl<'a, 'k> Work<'a, 'k> {
             scores: *scores,
             total: k.c(0),
             share: k.c(0),
+            first: None,
         }
     }
 
@@ -222,16 +234,22 @@ impl<'a, 'k> Work<'a, 'k> {
         scores: &Scores<'a, 'k>,
     ) -> Self {
         let mut work = Work::of(k, shape, args, scores);
-        work.total = match shape.ragged() {
-            false => work.sequence(k.c(0)).units(args.kv_heads) * args.sequences,
-            true => {
-                let total = k.var(0u32);
-                work.each_32(|[units, _], _| {
-                    total.update(|total| total + units.sum(Group::Warp));
-                });
-                total.get()
-            }
+        if !shape.ragged() {
+            work.total = work.sequence(k.c(0)).units(args.kv_heads) * args.sequences;
+            return work.deal();
+        }
+        let [units, _] = work.of_lane(k.lane());
+        let ends = up_to_lane(units);
+        let first = First {
+            units,
+            ends,
+            total: ends.shuffle_from(31),
         };
+        let total = k.var(first.total);
+        work.each_32(32, |[units, _], _| {
+            total.update(|total| total + units.sum(Group::Warp));
+        });
+        (work.total, work.first) = (total.get(), Some(first));
         work.deal()
     }
 
@@ -257,7 +275,7 @@ impl<'a, 'k> Work<'a, 'k> {
         let before = [k.var(0u32), k.var(0u32)];
         let (number, base, tiles) = (k.var(0u32), k.var(0u32), k.var(0u32));
         let found = k.var(false);
-        work.each_32(|own, of_lane| {
+        work.each_32(0, |own, of_lane| {
             let [unit_ends, tile_ends] = [0, 1].map(|at| before[at].get() + up_to_lane(own[at]));
             let past = tile_ends.gt(tile).ballot();
             k.if_(past.ne(0) & !found.get(), || {
@@ -374,20 +392,26 @@ impl<'a, 'k> Work<'a, 'k> {
         (first, last - first)
     }
 
-    /// Calls `body` with the units and the tiles of 32 sequences at a time, one to a lane, and the
-    /// number of this lane's.
-    fn each_32(&self, body: impl Fn([Val<'k, u32>; 2], Val<'k, u32>)) {
+    /// The units and the tiles of a sequence, a number for each lane; none of those that there are not.
+    fn of_lane(&self, number: Val<'k, u32>) -> [Val<'k, u32>; 2] {
         let (k, args) = (self.k, &self.args);
-        k.for_step(0u32, args.sequences, 32u32, |first| {
+        let own = [k.var(0u32), k.var(0u32)];
+        k.if_(number.lt(args.sequences), || {
+            let sequence = self.sequence(number);
+            let tiles = args.kv_heads * sequence.tiles;
+            own[0].set(tiles * sequence.blocks);
+            own[1].set(tiles);
+        });
+        own.map(Var::get)
+    }
+
+    /// Calls `body` with the units and the tiles of 32 sequences at a time from one on, one to a lane, and the
+    /// number of this lane's.
+    fn each_32(&self, from: u32, body: impl Fn([Val<'k, u32>; 2], Val<'k, u32>)) {
+        let k = self.k;
+        k.for_step(from, self.args.sequences, 32u32, |first| {
             let number = first + k.lane();
-            let own = [k.var(0u32), k.var(0u32)];
-            k.if_(number.lt(args.sequences), || {
-                let sequence = self.sequence(number);
-                let tiles = args.kv_heads * sequence.tiles;
-                own[0].set(tiles * sequence.blocks);
-                own[1].set(tiles);
-            });
-            body(own.map(Var::get), number);
+            body(self.of_lane(number), number);
         });
     }
 
@@ -402,18 +426,31 @@ impl<'a, 'k> Work<'a, 'k> {
         }
         let (before, found, base) = (k.var(0u32), k.var(0u32), k.var(0u32));
         let searching = k.var(true);
-        self.each_32(|[units, _], number| {
-            k.if_(searching, || {
-                let ends = before.get() + up_to_lane(units);
-                let past = ends.gt(unit).ballot();
-                k.if_(past.ne(0), || {
-                    // The lowest lane whose sequence ends after the unit.
-                    let lane = lowest(past);
-                    found.set(number.shuffle_from(lane));
-                    base.set((ends - units).shuffle_from(lane));
-                    searching.set(false);
+        let search = |ends: Val<'k, u32>, units: Val<'k, u32>, number: Val<'k, u32>| {
+            let past = ends.gt(unit).ballot();
+            k.if_(past.ne(0), || {
+                // The lowest lane whose sequence ends after the unit.
+                let lane = lowest(past);
+                found.set(number.shuffle_from(lane));
+                base.set((ends - units).shuffle_from(lane));
+                searching.set(false);
+            });
+        };
+        let from = match self.first {
+            None => 0,
+            Some(first) => {
+                search(first.ends, first.units, k.lane());
+                before.set(first.total);
+                32
+            }
+        };
+        k.if_(searching, || {
+            self.each_32(from, |[units, _], number| {
+                k.if_(searching, || {
+                    let ends = before.get() + up_to_lane(units);
+                    search(ends, units, number);
+                    before.set(ends.shuffle_from(31));
                 });
-                before.set(ends.shuffle_from(31));
             });
         });
         (found.get(), base.get())
@@ -422,9 +459,18 @@ impl<'a, 'k> Work<'a, 'k> {
     /// The tile of a unit of a sequence whose first unit is `base`, from the unit to
     /// the tile's end.
     fn part(&self, sequence: Sequence<'k>, base: Val<'k, u32>, unit: Val<'k, u32>) -> Part<'k> {
-        let tile = (unit - base) / sequence.blocks;
+        let k = self.k;
+        // A division takes as long as a branch and a load, and nothing is asked for before it is done, where lengths are on the device.
+        let divided = |known: Bool<'k>, quotient: Val<'k, u32>, divide: &dyn Fn() -> Val<'k, u32>| {
+            match self.shape.ragged() {
+                false => divide(),
+                true => k.if_value(known, || quotient, divide),
+            }
+        };
+        let only = (self.args.kv_heads * sequence.tiles).eq(1);
+        let tile = divided(only, k.c(0), &|| (unit - base) / sequence.blocks);
         let tile_unit = base + tile * sequence.blocks;
-        let kv_head = tile / sequence.tiles;
+        let kv_head = divided(sequence.tiles.eq(1), tile, &|| tile / sequence.tiles);
         Part {
             sequence,
             first_row: (tile - kv_head * sequence.tiles) * self.shape.head_rows(),
