@@ -231,6 +231,8 @@ impl<'k, M: Element> Block<'_, 'k, M> {
         let stages = self.ring.consumer();
         self.work.each_part(at, self.begin, |part| {
             self.overlap();
+            // Found before there is something to wait for.
+            let parts = Parts::of(part, self.work.share);
             let own = (self.warp, scales(shape, args, part, self.warp));
             fill(part, self.queries);
             meeting.meet();
@@ -248,7 +250,7 @@ impl<'k, M: Element> Block<'_, 'k, M> {
             meeting.meet();
             if self.combine == Combine::LastBlock {
                 k.if_(!part.whole(), || {
-                    combine_if_last::<T>(&k, shape, args, part, self.work.share, meeting);
+                    combine_if_last::<T>(&k, shape, args, part, parts, meeting);
                 });
             }
         });
@@ -298,10 +300,9 @@ pub(super) fn combine_if_last<'k, T: Element>(
     shape: &DecodeShape,
     args: &DecodeArgs<On<'k>>,
     part: &Part<'k>,
-    share: Val<'k, u32>,
+    parts: Parts<'k>,
     meeting: &Meeting<'k>,
 ) {
-    let parts = Parts::of(part, share);
     let written = k.shared::<u32>("written", 1);
     // Whether the block that counts here is the last.
     let count = |level: &Level<'k>| {

@@ -11,7 +11,7 @@ use crate::attention::problem::Output;
 use crate::attention::score::Scores;
 use crate::attention::softmax::NO_LEVEL;
 use crate::overlap::wait;
-use heist_builder::{Bool, Kernel, On, Val, Var};
+use heist_builder::{Bool, Global, Kernel, On, Ptr, Val, Var};
 use std::f32::consts::{LN_2, LOG2_E};
 
 /// Warps of a block of the launch.
@@ -134,7 +134,8 @@ fn many<'k, T: Element>(
         let vars = Four::vars(k);
         let by = |at_once: u32| {
             k.for_step(warp, parts.count, at_once * WARPS, |first| {
-                let loaded = Four::load(shape, args, parts, place, (first, WARPS), at_once);
+                let sources = parts.sources(shape, args, (first, WARPS), at_once);
+                let loaded = Four::load(shape, &sources, place);
                 Four::get(&vars).and(&Four::of(&loaded)).set(&vars);
             });
         };
@@ -244,8 +245,9 @@ impl<'k> Share<'k> {
                 })
                 .collect();
             let load = |first: Val<'k, u32>| -> Vec<_> {
-                let load = |place| Four::load(shape, args, parts, place, (first, 1), at_once);
-                places.iter().map(|&place| load(place)).collect()
+                let sources = parts.sources(shape, args, (first, 1), at_once);
+                let load = |&place| Four::load(shape, &sources, place);
+                places.iter().map(load).collect()
             };
             let sums: Vec<Four<'k>> = match looped {
                 false => load(k.c(0)).iter().map(|four| Four::of(four)).collect(),
@@ -270,6 +272,13 @@ impl<'k> Share<'k> {
     }
 }
 
+/// Where a part of a tile is.
+struct Source<'k> {
+    is_there: Bool<'k>,
+    log_sums: Ptr<'k, Global, f32>,
+    elements: Ptr<'k, Global, f32>,
+}
+
 /// Four elements of a row, added up over parts.
 #[derive(Clone, Copy)]
 struct Four<'k> {
@@ -290,25 +299,19 @@ impl<'k> Four<'k> {
         [part.nth(index / each, rows), index % each * 4]
     }
 
-    /// The log-sum-exps and elements of so many parts, of which `first` is the first and `step` are from each to the next; of parts that there are not
-    /// the weight is none.
+    /// The log-sum-exps and elements of some parts; of parts that there are not the weight is none.
     fn load(
         shape: &DecodeShape,
-        args: &DecodeArgs<On<'k>>,
-        parts: &Parts<'k>,
+        sources: &[Source<'k>],
         [row, col]: [Val<'k, u32>; 2],
-        (first, step): (Val<'k, u32>, u32),
-        at_once: u32,
     ) -> Vec<(Val<'k, f32>, [Val<'k, f32>; 4])> {
-        let one = |at| {
-            let here = first + at * step;
-            let number = parts.number(shape, here.min(parts.count - 1), row);
-            let lse = args.partial_lse.at(number).load();
-            let from = args.partial.at(number.mul_wide(shape.value_dim));
-            let lse = here.lt(parts.count).select(lse, f32::NEG_INFINITY);
-            (lse, from.at(col).load_vec::<4>())
+        let element = row * shape.value_dim + col;
+        let one = |source: &Source<'k>| {
+            let lse = source.log_sums.at(row).load();
+            let lse = source.is_there.select(lse, f32::NEG_INFINITY);
+            (lse, source.elements.at(element).load_vec::<4>())
         };
-        (0..at_once).map(one).collect()
+        sources.iter().map(one).collect()
     }
 
     /// The sums of what was loaded.
@@ -438,6 +441,7 @@ impl<'k> Level<'k> {
 }
 
 /// The parts of a tile.
+#[derive(Clone, Copy)]
 pub(super) struct Parts<'k> {
     /// The first block that has one.
     pub(super) block: Val<'k, u32>,
@@ -489,13 +493,29 @@ impl<'k> Parts<'k> {
         }
     }
 
-    /// The number of a part's row among all partial rows.
-    fn number(&self, shape: &DecodeShape, part: Val<'k, u32>, row: Val<'k, u32>) -> Val<'k, u32> {
-        let later = match self.apart {
-            None => (self.block + part) * SLOTS,
-            Some([blocks, from]) => (self.block + part * blocks) * SLOTS + from,
+    /// Where so many parts are, of which `first` is the first and `step` are from each to the next; the last one for those that there are not.
+    fn sources(
+        &self,
+        shape: &DecodeShape,
+        args: &DecodeArgs<On<'k>>,
+        (first, step): (Val<'k, u32>, u32),
+        at_once: u32,
+    ) -> Vec<Source<'k>> {
+        let one = |at| {
+            let here = first + at * step;
+            let part = here.min(self.count - 1);
+            let later = match self.apart {
+                None => (self.block + part) * SLOTS,
+                Some([blocks, from]) => (self.block + part * blocks) * SLOTS + from,
+            };
+            let row = part.eq(0).select(self.first, later) * shape.rows();
+            Source {
+                is_there: here.lt(self.count),
+                log_sums: args.partial_lse.at(row),
+                elements: args.partial.at(row.mul_wide(shape.value_dim)),
+            }
         };
-        part.eq(0).select(self.first, later) * shape.rows() + row
+        (0..at_once).map(one).collect()
     }
 }
 

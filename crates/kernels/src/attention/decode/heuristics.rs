@@ -79,6 +79,7 @@ pub fn decode_shape(problem: &Problem, target: Target) -> DecodeShape {
         twins: false,
         keys: 64,
         stages: 2,
+        one_query: problem.longest().0 <= 1,
         mask: problem.mask.kind(),
         storage,
         cache: problem.cache,

@@ -7,6 +7,7 @@
 
 use super::DecodeArgs;
 use super::block::{Copies, clear_values, combine_if_last, slot};
+use super::combine::Parts;
 use super::rows::{store_pairs, store_rounded};
 use super::shape::{Combine, DecodeShape, PANEL, Spec};
 use super::work::{Part, Work};
@@ -79,6 +80,7 @@ pub(super) fn emit<'k, T: Element>(
                 k.take_registers(REGISTERS[1]);
                 let stages = ring.consumer();
                 work.each_part(at, begin, |part| {
+                    let parts = Parts::of(part, work.share);
                     fill_queries(k, shape, args, part, &queries);
                     k.fence_async_shared();
                     meeting.meet();
@@ -90,7 +92,7 @@ pub(super) fn emit<'k, T: Element>(
                     meeting.meet();
                     if combine == Combine::LastBlock {
                         k.if_(!part.whole(), || {
-                            combine_if_last::<T>(k, shape, args, part, work.share, &meeting);
+                            combine_if_last::<T>(k, shape, args, part, parts, &meeting);
                         });
                     }
                 });
@@ -230,7 +232,7 @@ impl<'a, 'k, T: Element> Half<'a, 'k, T> {
             exchange,
             group: exchange.group,
             mask,
-            seen: [0, 8].map(|down| mask.seen_by((own + down) / args.group)),
+            seen: [0, 8].map(|down| mask.seen_by(part.query_number(args, own + down))),
             softmax: Softmax::new(k, args.scale, 1),
             scores: WgmmaSums::zero(k, shape.keys),
             weights: (0..shape.keys / 16).map(|_| WgmmaLeft::new(k)).collect(),

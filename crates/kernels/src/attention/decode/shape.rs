@@ -46,6 +46,8 @@ pub struct DecodeShape {
     pub keys: u32,
     /// Stages of keys and values on their way or in use.
     pub stages: u32,
+    /// Whether no sequence has more than one query: no row is divided by the heads of a group to find its query.
+    pub one_query: bool,
     /// Which keys a query sees.
     pub mask: MaskKind,
     /// Where keys and values are.

@@ -286,6 +286,11 @@ fn fits(problem: &Problem, shape: &DecodeShape, grid: &Grid) -> Result<(), Kerne
             "{shape}: an even number of keys is wanted, and scores that nothing changes"
         )));
     }
+    if shape.one_query && problem.longest().0 > 1 {
+        return Err(KernelError::unfit(format!(
+            "{shape}: the kernel for one query of each sequence, and there are more"
+        )));
+    }
     if grid.blocks == 0 || grid.least == 0 {
         return Err(KernelError::unfit(format!(
             "{grid}: at least one block with one key block is wanted"
@@ -547,6 +552,34 @@ mod tests {
         packed.kv_heads = 1;
         let steps = Decode.plan(&packed, None, target).expect("a plan").steps;
         assert_eq!([steps[0].overlaps, steps[1].overlaps], [false, true]);
+    }
+
+    /// What combines looks for its tile once for many rows: no more blocks than run at a time, and for one tile of many parts one for each strip of a row.
+    #[test]
+    fn what_combines_has_no_more_blocks_than_run_at_a_time() {
+        let target = Target {
+            arch: Arch::SM_90A,
+            sms: 132,
+        };
+        let grid = |batch: u32, heads: u32, keys: u32| {
+            let mut problem = Problem::ragged(vec![(1, keys); batch as usize], heads, 576);
+            (problem.kv_heads, problem.cache) = (1, Cache::Latent);
+            (problem.value_dim, problem.page_size) = (Some(512), Some(64));
+            let shape = decode_shape(&problem, target);
+            let grid = Grid {
+                combine: Combine::Launch,
+                ..decode_grid(&problem, &shape, target)
+            };
+            let plan = decode_plan(&problem, shape, grid, target).expect("a plan");
+            let launch = &plan.steps[1].launch;
+            assert!(launch.grid.x * launch.grid.y <= combine::RESIDENT * target.sms);
+            [launch.grid.x, launch.grid.y]
+        };
+        assert_eq!(grid(1, 16, 65536), [16 * 4, 1]);
+        assert_eq!(grid(128, 64, 4096), [4, 128]);
+        // More tiles than blocks: one of each share at the most is cut.
+        assert_eq!(grid(128, 128, 4096), [4, 128]);
+        assert_eq!(grid(4, 128, 32768), [66, 8]);
     }
 
     /// Tiles of 32 rows in four parts, 64 KB: a launch combines whole ones, and the last block those of 8 bits, whose products leave a launch no

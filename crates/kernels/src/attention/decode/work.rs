@@ -74,9 +74,10 @@ pub(super) struct Part<'k> {
     pub(super) first_row: Val<'k, u32>,
     /// Its key head, or the number of its key heads, where it has several.
     pub(super) kv_head: Val<'k, u32>,
-    /// How many key heads it has, and the rows of each.
+    /// How many key heads it has, the rows of each, and whether these are of one query.
     heads: u32,
     head_rows: u32,
+    one_query: bool,
     /// The tile's first unit.
     pub(super) tile_unit: Val<'k, u32>,
     /// The part's first unit.
@@ -136,9 +137,26 @@ impl<'k> Part<'k> {
     /// The query row and the head that a row of the tile is.
     fn token(&self, args: &DecodeArgs<On<'k>>, row: Val<'k, u32>) -> [Val<'k, u32>; 2] {
         let number = self.first_row + self.own(row)[1];
-        let token = number / args.group;
-        let head = self.key_head(row) * args.group + (number - token * args.group);
+        let first = self.key_head(row) * args.group;
+        if self.one_query {
+            // Rows past the last are as good as the last: what a model has for each head is read for them, too.
+            return [self.sequence.q_start, first + number.min(args.group - 1)];
+        }
+        let token = self.query_number(args, number);
+        let head = first + (number - token * args.group);
         [self.sequence.q_start + token, head]
+    }
+
+    /// Which query of its sequence a row of a key head is, counted from the sequence's first row on.
+    pub(super) fn query_number(
+        &self,
+        args: &DecodeArgs<On<'k>>,
+        number: Val<'k, u32>,
+    ) -> Val<'k, u32> {
+        match self.one_query {
+            true => number.kernel().c(0),
+            false => number / args.group,
+        }
     }
 
     /// Where a row of the tile is in the queries, counted in elements.
@@ -477,6 +495,7 @@ impl<'a, 'k> Work<'a, 'k> {
             kv_head,
             heads: self.shape.heads,
             head_rows: self.shape.head_rows(),
+            one_query: self.shape.one_query,
             tile_unit,
             unit,
             count: tile_unit + sequence.blocks - unit,
