@@ -231,8 +231,10 @@ impl<'k, M: Element> Block<'_, 'k, M> {
         let stages = self.ring.consumer();
         self.work.each_part(at, self.begin, |part| {
             self.overlap();
-            // Found before there is something to wait for.
-            let parts = Parts::of(part, self.work.share);
+            // Found before there is something to wait for, where there are registers to keep it in.
+            let parts = self
+                .is_tall()
+                .then(|| Parts::of(part, self.work.share));
             let own = (self.warp, scales(shape, args, part, self.warp));
             fill(part, self.queries);
             meeting.meet();
@@ -250,6 +252,7 @@ impl<'k, M: Element> Block<'_, 'k, M> {
             meeting.meet();
             if self.combine == Combine::LastBlock {
                 k.if_(!part.whole(), || {
+                    let parts = parts.unwrap_or_else(|| Parts::of(part, self.work.share));
                     combine_if_last::<T>(&k, shape, args, part, parts, meeting);
                 });
             }

@@ -16,8 +16,8 @@ use std::f32::consts::{LN_2, LOG2_E};
 
 /// Warps of a block of the launch.
 pub(super) const WARPS: u32 = 8;
-/// Blocks of the launch that a multiprocessor has at a time: 64 registers a thread.
-pub(super) const RESIDENT: u32 = 4;
+/// Blocks of the launch that a multiprocessor has at a time: 80 registers a thread. With 64 a word is spilled.
+pub(super) const RESIDENT: u32 = 3;
 /// Elements of a row that a warp has at a time: four a lane.
 const STRIP: u32 = 128;
 /// Parts of a tile up to which a thread adds up all of its elements, with all that it reads on its way at a time. Of more the warps of a block have

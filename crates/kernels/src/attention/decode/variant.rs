@@ -87,7 +87,7 @@ fn build_combine<P: Parameters<DecodeArgs>>(
 ) -> Result<BuiltKernel<P>, BuildError> {
     KernelSpec::<P>::new("attention_decode_combine")
         .block(32 * combine::WARPS)
-        // Left alone, the assembler keeps to 32 registers and spills one.
+        // Left alone, the assembler keeps to fewer registers and spills.
         .min_blocks(combine::RESIDENT)
         .build(arch, |k, args| {
             let (args, tables) = P::parts(args);
@@ -576,10 +576,10 @@ mod tests {
             [launch.grid.x, launch.grid.y]
         };
         assert_eq!(grid(1, 16, 65536), [16 * 4, 1]);
-        assert_eq!(grid(128, 64, 4096), [4, 128]);
+        assert_eq!(grid(128, 64, 4096), [3, 128]);
         // More tiles than blocks: one of each share at the most is cut.
-        assert_eq!(grid(128, 128, 4096), [4, 128]);
-        assert_eq!(grid(4, 128, 32768), [66, 8]);
+        assert_eq!(grid(128, 128, 4096), [3, 128]);
+        assert_eq!(grid(4, 128, 32768), [49, 8]);
     }
 
     /// Tiles of 32 rows in four parts, 64 KB: a launch combines whole ones, and the last block those of 8 bits, whose products leave a launch no
