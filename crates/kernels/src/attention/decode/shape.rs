@@ -48,6 +48,10 @@ pub struct DecodeShape {
     pub stages: u32,
     /// Whether no sequence has more than one query: no row is divided by the heads of a group to find its query.
     pub one_query: bool,
+    /// Rounds in which tiles are numbered: as many as a key head of the longest sequence has tiles, so that the first tiles of all sequences come before
+    /// all second ones, and blocks that have the first ones run beside blocks that read the same keys for the second ones. With one round all tiles of a
+    /// sequence follow each other, however many there are.
+    pub rounds: u32,
     /// Which keys a query sees.
     pub mask: MaskKind,
     /// Where keys and values are.
@@ -121,6 +125,9 @@ impl DecodeShape {
                 "{} blocks of 16 rows a warp: one can be had, or two with 8 warps over 8-bit keys of one head",
                 self.row_blocks
             ));
+        }
+        if self.rounds == 0 {
+            return fail("no rounds of tiles: one at the least is wanted".into());
         }
         if !matches!(self.warps, 4 | 8) {
             return fail(format!(

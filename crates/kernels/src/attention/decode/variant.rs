@@ -286,6 +286,15 @@ fn fits(problem: &Problem, shape: &DecodeShape, grid: &Grid) -> Result<(), Kerne
             "{shape}: an even number of keys is wanted, and scores that nothing changes"
         )));
     }
+    let tiles = (problem.heads / problem.kv_heads * problem.longest().0)
+        .div_ceil(shape.head_rows())
+        .max(1);
+    if shape.rounds != 1 && shape.rounds != tiles {
+        return Err(KernelError::unfit(format!(
+            "{shape}: {} rounds of tiles, where a key head has {tiles}: so many can be had, or one",
+            shape.rounds
+        )));
+    }
     if shape.one_query && problem.longest().0 > 1 {
         return Err(KernelError::unfit(format!(
             "{shape}: the kernel for one query of each sequence, and there are more"
@@ -580,6 +589,25 @@ mod tests {
         // More tiles than blocks: one of each share at the most is cut.
         assert_eq!(grid(128, 128, 4096), [3, 128]);
         assert_eq!(grid(4, 128, 32768), [49, 8]);
+    }
+
+    /// Second tiles that read the same keys come in a round of their own: a block has the first ones of its sequences, and another their second ones.
+    #[test]
+    fn second_tiles_over_latent_keys_come_in_a_round_of_their_own() {
+        let target = Target {
+            arch: Arch::SM_90A,
+            sms: 132,
+        };
+        let mut problem = Problem::ragged(vec![(1, 4096), (2, 64)], 128, 576);
+        (problem.kv_heads, problem.cache) = (1, Cache::Latent);
+        (problem.value_dim, problem.page_size) = (Some(512), Some(64));
+        let shape = decode_shape(&problem, target);
+        assert_eq!(shape.rounds, 4);
+        let grid = decode_grid(&problem, &shape, target);
+        for (rounds, fits) in [(4, true), (1, true), (2, false), (0, false)] {
+            let shape = DecodeShape { rounds, ..shape };
+            assert_eq!(decode_plan(&problem, shape, grid, target).is_ok(), fits);
+        }
     }
 
     /// Tiles of 32 rows in four parts, 64 KB: a launch combines whole ones, and the last block those of 8 bits, whose products leave a launch no

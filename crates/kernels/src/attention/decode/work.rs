@@ -1,7 +1,7 @@
 //! Work distribution: the key blocks of all tiles, numbered and dealt evenly to the blocks.
 //!
 //! A tile is the rows of one key head of one sequence, or of several that lie next to each other. Tiles are numbered sequence
-//! by sequence, key head by key head, and their key blocks are numbered consecutively: each is a
+//! by sequence, key head by key head (or in rounds, the first tiles of all key heads of all sequences first), and their key blocks are numbered consecutively: each is a
 //! *unit*. Block `g` of the grid has units `g * share` to `(g + 1) * share`. At most one tile
 //! continues from one share into the next, so two slots a block are enough for parts of tiles,
 //! whatever the batch is.
@@ -48,8 +48,9 @@ pub(super) struct Sequence<'k> {
     pub(super) keys: Val<'k, u32>,
     /// Keys that the cache has before the call: behind them come new ones.
     pub(super) held: Val<'k, u32>,
-    /// Tiles of each key head.
+    /// Tiles of each key head, and the first row of the first one.
     tiles: Val<'k, u32>,
+    first_row: Val<'k, u32>,
     /// The first key block that some row sees, and how many there are. A sequence
     /// without keys has one, of which nothing is seen: its results are zeros.
     pub(super) first_block: Val<'k, u32>,
@@ -253,7 +254,7 @@ impl<'a, 'k> Work<'a, 'k> {
     ) -> Self {
         let mut work = Work::of(k, shape, args, scores);
         if !shape.ragged() {
-            work.total = work.sequence(k.c(0)).units(args.kv_heads) * args.sequences;
+            work.total = work.equal_units() * args.sequences * shape.rounds;
             return work.deal();
         }
         let [units, _] = work.of_lane(k.lane());
@@ -325,9 +326,23 @@ impl<'a, 'k> Work<'a, 'k> {
         }
     }
 
-    /// A sequence, by its number.
+    /// Sequences, those of each round counted anew.
+    fn sequences(&self) -> Val<'k, u32> {
+        self.args.sequences * self.shape.rounds
+    }
+
+    /// Units of a sequence in a round, where all are alike: as many in each.
+    fn equal_units(&self) -> Val<'k, u32> {
+        self.sequence(self.k.c(0)).units(self.args.kv_heads)
+    }
+
+    /// A sequence, by its number. In later rounds it is one of those of the rounds before, with its next tile.
     pub(super) fn sequence(&self, number: Val<'k, u32>) -> Sequence<'k> {
         let (k, args) = (self.k, &self.args);
+        let (number, round) = match self.shape.rounds {
+            1 => (number, k.c(0)),
+            _ => (number % args.sequences, number / args.sequences),
+        };
         let (q_start, queries) = match self.shape.ragged() {
             false => (k.c(0), args.q_len),
             true => {
@@ -373,11 +388,15 @@ impl<'a, 'k> Work<'a, 'k> {
             k_start,
             keys,
             held,
-            tiles: match self.shape.appends() {
-                false => (queries * args.group).div_ceil(self.shape.head_rows()),
+            tiles: match (self.shape.appends(), self.shape.rounds) {
+                (false, 1) => (queries * args.group).div_ceil(self.shape.head_rows()),
+                (false, _) => (queries * args.group)
+                    .gt(round * self.shape.head_rows())
+                    .to_u32(),
                 // One, also without queries: it appends.
-                true => k.c(1),
+                (true, _) => k.c(1),
             },
+            first_row: round * self.shape.head_rows(),
             first_block,
             blocks,
             prefix,
@@ -414,7 +433,7 @@ impl<'a, 'k> Work<'a, 'k> {
     fn of_lane(&self, number: Val<'k, u32>) -> [Val<'k, u32>; 2] {
         let (k, args) = (self.k, &self.args);
         let own = [k.var(0u32), k.var(0u32)];
-        k.if_(number.lt(args.sequences), || {
+        k.if_(number.lt(self.sequences()), || {
             let sequence = self.sequence(number);
             let tiles = args.kv_heads * sequence.tiles;
             own[0].set(tiles * sequence.blocks);
@@ -427,7 +446,7 @@ impl<'a, 'k> Work<'a, 'k> {
     /// number of this lane's.
     fn each_32(&self, from: u32, body: impl Fn([Val<'k, u32>; 2], Val<'k, u32>)) {
         let k = self.k;
-        k.for_step(from, self.args.sequences, 32u32, |first| {
+        k.for_step(from, self.sequences(), 32u32, |first| {
             let number = first + k.lane();
             body(self.of_lane(number), number);
         });
@@ -436,9 +455,9 @@ impl<'a, 'k> Work<'a, 'k> {
     /// The sequence that a unit below the total is in, and that sequence's first
     /// unit.
     pub(super) fn locate(&self, unit: Val<'k, u32>) -> (Val<'k, u32>, Val<'k, u32>) {
-        let (k, args) = (self.k, &self.args);
+        let k = self.k;
         if !self.shape.ragged() {
-            let units = self.sequence(k.c(0)).units(args.kv_heads);
+            let units = self.equal_units();
             let number = unit / units;
             return (number, number * units);
         }
@@ -491,7 +510,8 @@ impl<'a, 'k> Work<'a, 'k> {
         let kv_head = divided(sequence.tiles.eq(1), tile, &|| tile / sequence.tiles);
         Part {
             sequence,
-            first_row: (tile - kv_head * sequence.tiles) * self.shape.head_rows(),
+            first_row: sequence.first_row
+                + (tile - kv_head * sequence.tiles) * self.shape.head_rows(),
             kv_head,
             heads: self.shape.heads,
             head_rows: self.shape.head_rows(),
