@@ -461,8 +461,7 @@ impl<'a, 'k> Work<'a, 'k> {
             let number = unit / units;
             return (number, number * units);
         }
-        let (before, found, base) = (k.var(0u32), k.var(0u32), k.var(0u32));
-        let searching = k.var(true);
+        let (found, base) = (k.var(0u32), k.var(0u32));
         let search = |ends: Val<'k, u32>, units: Val<'k, u32>, number: Val<'k, u32>| {
             let past = ends.gt(unit).ballot();
             k.if_(past.ne(0), || {
@@ -470,26 +469,30 @@ impl<'a, 'k> Work<'a, 'k> {
                 let lane = lowest(past);
                 found.set(number.shuffle_from(lane));
                 base.set((ends - units).shuffle_from(lane));
-                searching.set(false);
             });
+            past.ne(0)
         };
-        let from = match self.first {
-            None => 0,
-            Some(first) => {
-                search(first.ends, first.units, k.lane());
-                before.set(first.total);
-                32
-            }
-        };
-        k.if_(searching, || {
+        let search_from = |from: u32, before: Val<'k, u32>| {
+            let (before, searching) = (k.var(before), k.var(true));
             self.each_32(from, |[units, _], number| {
                 k.if_(searching, || {
                     let ends = before.get() + up_to_lane(units);
-                    search(ends, units, number);
+                    searching.set(!search(ends, units, number));
                     before.set(ends.shuffle_from(31));
                 });
             });
-        });
+        };
+        match self.first {
+            None => search_from(0, k.c(0)),
+            Some(first) => k.if_else(
+                // Asked of the unit: by a flag that the search sets, and that the loop asks again, ptxas 13.0 takes that flag for set in all of the loop.
+                unit.lt(first.total),
+                || {
+                    search(first.ends, first.units, k.lane());
+                },
+                || search_from(32, first.total),
+            ),
+        }
         (found.get(), base.get())
     }
 
