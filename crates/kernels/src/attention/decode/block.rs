@@ -232,9 +232,7 @@ impl<'k, M: Element> Block<'_, 'k, M> {
         self.work.each_part(at, self.begin, |part| {
             self.overlap();
             // Found before there is something to wait for, where there are registers to keep it in.
-            let parts = self
-                .is_tall()
-                .then(|| Parts::of(part, self.work.share));
+            let parts = self.is_tall().then(|| Parts::of(part, self.work.share));
             let own = (self.warp, scales(shape, args, part, self.warp));
             fill(part, self.queries);
             meeting.meet();

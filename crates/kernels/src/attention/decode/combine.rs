@@ -125,7 +125,8 @@ fn many<'k, T: Element>(
     let each = shape.value_dim.div_ceil(STRIP);
     let strips = rows * (shape.heads * each);
     let memory = k.shared::<f32>("sums", WARPS * WORDS * 32);
-    let word = |warp: Val<'k, u32>, word: usize| memory.at(warp * (WORDS * 32) + lane).at(32 * word);
+    let word =
+        |warp: Val<'k, u32>, word: usize| memory.at(warp * (WORDS * 32) + lane).at(32 * word);
     k.for_step(k.block().x, strips, k.grid_dim().x, |strip| {
         let row = part.nth(strip / each, rows);
         let col = strip % each * STRIP + lane * 4;

@@ -407,11 +407,7 @@ impl<'a, 'k, T: Element> Half<'a, 'k, T> {
         self.give_states(self.exchange.levels, |row| row.level.get());
     }
 
-    fn give_states(
-        &self,
-        to: Ptr<'k, Shared, f32>,
-        what: impl Fn(&Row<'k>) -> Val<'k, f32>,
-    ) {
+    fn give_states(&self, to: Ptr<'k, Shared, f32>, what: impl Fn(&Row<'k>) -> Val<'k, f32>) {
         self.k.if_((self.k.lane() & 3).eq(0), || {
             for (half, row) in self.softmax.rows[0].iter().enumerate() {
                 self.state(to, self.group, half).store(what(row));

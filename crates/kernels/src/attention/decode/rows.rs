@@ -150,8 +150,8 @@ impl<'k, T: Element> Rows<'k, T> {
         let piece = head * shape.head_chunks();
         let own = part.first_row + head_row + Accumulator::row(k);
         let query = |down: u32| part.query_number(args, own + down);
-        let seen = (0..shape.row_blocks)
-            .map(|m| [0, 8].map(|down| mask.seen_by(query(16 * m + down))));
+        let seen =
+            (0..shape.row_blocks).map(|m| [0, 8].map(|down| mask.seen_by(query(16 * m + down))));
         let rule = |down: u32| {
             scores.rules(|tables| ScoreRow {
                 sequence: part.sequence.number,

@@ -501,7 +501,9 @@ impl<'a, 'k> Work<'a, 'k> {
     fn part(&self, sequence: Sequence<'k>, base: Val<'k, u32>, unit: Val<'k, u32>) -> Part<'k> {
         let k = self.k;
         // A division takes as long as a branch and a load, and nothing is asked for before it is done, where lengths are on the device.
-        let divided = |known: Bool<'k>, quotient: Val<'k, u32>, divide: &dyn Fn() -> Val<'k, u32>| {
+        let divided = |known: Bool<'k>,
+                       quotient: Val<'k, u32>,
+                       divide: &dyn Fn() -> Val<'k, u32>| {
             match self.shape.ragged() {
                 false => divide(),
                 true => k.if_value(known, || quotient, divide),
