@@ -39,8 +39,12 @@ const LAST_BLOCK_BYTE: f64 = 0.0183;
 const NEXT_LEVEL: f64 = 1500.0;
 /// Nanoseconds that a second launch takes longer, with nothing to combine.
 const SECOND_LAUNCH: f64 = 900.0;
-/// Nanoseconds for each of its blocks, a row of a tile: where lengths are alike, and where each looks for its sequence and most have no tile.
-const SECOND_LAUNCH_ROW: [f64; 2] = [0.1, 1.3];
+/// Nanoseconds for each row of a tile, where lengths are alike.
+const SECOND_LAUNCH_ROW: f64 = 0.1;
+/// Nanoseconds in which its blocks find their sequences, where lengths are on the device.
+const SECOND_LAUNCH_SEARCH: f64 = 1500.0;
+/// How much the parts that a tile has at the most count beside those that it has as a rule.
+const AT_THE_MOST: f64 = 0.125;
 /// Nanoseconds that it waits where the first leaves no registers for its blocks.
 const SECOND_LAUNCH_BEHIND: f64 = 1500.0;
 /// Blocks of whole tiles for each multiprocessor, at the most: two at a time, so that as one ends the next begins. Of 1024 and 2048 tiles 512 blocks
@@ -306,7 +310,7 @@ pub(super) fn tile_rows(problem: &Problem, shape: &DecodeShape) -> u32 {
 }
 
 /// Who combines tiles of so many parts, which they have as a rule and at the most: the block that ends last where it is done before a second launch is,
-/// in the mean of both.
+/// as a rule; the most that it may be count little.
 fn combined_by(problem: &Problem, shape: &DecodeShape, parts: [u64; 2], blocks: u32) -> Combine {
     let rows = tile_rows(problem, shape);
     let last = |parts: u64| {
@@ -319,13 +323,14 @@ fn combined_by(problem: &Problem, shape: &DecodeShape, parts: [u64; 2], blocks: 
         let bytes = read * u64::from(rows * shape.value_dim * 4);
         LAST_BLOCK_BYTE * bytes as f64 + NEXT_LEVEL * f64::from(levels - 1)
     };
-    let last = (last(parts[0]) + last(parts[1])) / 2.0;
+    let [rule, most] = parts.map(last);
+    let last = rule + (most - rule) * AT_THE_MOST;
     let launched = match shape.ragged() {
-        false => f64::from(rows * most_tiles(problem, shape).min(blocks)) * SECOND_LAUNCH_ROW[0],
-        true => f64::from(rows * blocks) * SECOND_LAUNCH_ROW[1],
+        false => f64::from(rows * most_tiles(problem, shape).min(blocks)) * SECOND_LAUNCH_ROW,
+        true => SECOND_LAUNCH_SEARCH,
     };
-    let behind = match shape.row_blocks {
-        1 => 0.0,
+    let behind = match (shape.row_blocks, shape.cache) {
+        (1, Cache::Same | Cache::E4m3) => 0.0,
         _ => SECOND_LAUNCH_BEHIND,
     };
     // Of whole sequences the products of 32 rows leave two registers too few for more than that; of others those of 64 do.

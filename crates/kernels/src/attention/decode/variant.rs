@@ -451,8 +451,12 @@ fn steps<P: Parameters<DecodeArgs>>(
         let grid = Dim3::new(across, along, 1);
         let mut step = Step::shared(&kernel, grid, args());
         // The rows of few tiles would begin together on the multiprocessors that the launch before
-        // leaves idle: 10 in a hundred slower with 32 rows of one tile.
-        step.overlaps &= along * across >= target.sms / 3;
+        // leaves idle: 10 in a hundred slower with 32 rows of one tile, and 3 with 64 blocks over latent keys.
+        let enough = match shape.cache {
+            Cache::Latent => 2 * target.sms,
+            Cache::Same | Cache::E4m3 => target.sms / 3,
+        };
+        step.overlaps &= along * across >= enough;
         steps.push(step);
     }
     Ok(steps)
