@@ -1,4 +1,4 @@
-"""Runs the plans of `attention_plans` beside PyTorch's cuDNN and flash backends.
+"""Runs the plans of `attention_plans` beside PyTorch's cuDNN and flash backends, or beside two batched products (latent attention).
 
     cargo run -p heist-bench --bin attention_plans -- DIR SET...
     python3 bench/kernels/attention_plans.py DIR [--beside OTHER] [--rounds N] [--only TEXT]
@@ -155,6 +155,9 @@ def ours(directory, problem, arm, q, k, v):
     batch, queries, keys = problem["batch"], problem["queries"], problem["keys"]
     words = lambda numbers: torch.tensor(numbers, dtype=torch.int64).to(torch.int32).cuda()
     buffers = {"q": q, "k": k, "v": v}
+    if arm["cache"] == "latent":
+        # Values are the first elements of the keys.
+        del buffers["v"]
     if arm["cache"] == "e4m3":
         buffers["k_scale"], buffers["v_scale"] = tiny_scales(problem)
     if arm["ragged"]:
@@ -162,14 +165,14 @@ def ours(directory, problem, arm, q, k, v):
         buffers["q"] = rows(q)
         buffers["q_starts"] = words([queries * n for n in range(batch + 1)])
         buffers["k_starts"] = words([keys * n for n in range(batch + 1)])
-        buffers["k"], buffers["v"] = rows(k), rows(v)
+        buffers.update({name: rows(buffers[name]) for name in "kv" if name in buffers})
     else:
         buffers["q_starts"] = buffers["k_starts"] = words([0])
     if arm["page"]:
         size, table = arm["page"], words([entry & 0x7FFFFFFF for entry in arm["table"]])
         each = -(-keys // size)
         used = table.view(batch, -1)[:, :each].reshape(-1).long()
-        for name in "kv":
+        for name in (name for name in "kv" if name in buffers):
             shape = (batch, each * size) + buffers[name].shape[1:]
             whole = torch.zeros(shape, dtype=buffers[name].dtype, device="cuda")
             whole[:, :keys] = buffers[name].view(batch, keys, *buffers[name].shape[1:])
@@ -184,7 +187,7 @@ def ours(directory, problem, arm, q, k, v):
 
 
 def result(problem, arm, one, dtype):
-    batch, heads, queries, dim = (problem[name] for name in ("batch", "heads", "queries", "dim"))
+    batch, heads, queries, dim = (problem[name] for name in ("batch", "heads", "queries", "values"))
     out = one.buffers["out"].view(dtype)
     if arm["ragged"]:
         return out.view(batch, queries, heads, dim).transpose(1, 2)
@@ -202,7 +205,7 @@ def reference(q, k, v, causal):
             own = torch.arange(q.shape[2], device="cuda").repeat(group) + k.shape[2] - q.shape[2]
             hidden = torch.arange(k.shape[2], device="cuda")[None, :] > own[:, None]
             scores = scores.masked_fill(hidden, float("-inf"))
-        out.append((scores.softmax(-1) @ v[n].double()).view(q.shape[1:]))
+        out.append((scores.softmax(-1) @ v[n].double()).view(q.shape[1:3] + v.shape[3:]))
     return torch.stack(out)
 
 
@@ -215,6 +218,12 @@ def peer(backend, q, k, v, causal):
             return F.scaled_dot_product_attention(q, k, v, attn_mask=mask, is_causal=same, enable_gqa=q.shape[1] != k.shape[1])
 
     return work
+
+
+def products(q, k, v):
+    """The two products as batched ones, with a softmax between them: what PyTorch has for latent attention."""
+    rows, keys, values = q.flatten(1, 2), k[:, 0].transpose(1, 2), v[:, 0]
+    return lambda: (torch.bmm(rows, keys) * q.shape[3] ** -0.5).softmax(2).bmm(values).view(q.shape[:3] + v.shape[3:])
 
 
 def graph_of(work, calls):
@@ -323,6 +332,9 @@ def main():
         generator = torch.Generator("cuda").manual_seed(1)
         random = lambda shape: (torch.rand(shape, generator=generator, device="cuda", dtype=torch.float32) * 2 - 1).to(dtype)
         inputs = [(random(q_shape), random(k_shape), random(k_shape)) for _ in range(sets)]
+        latent = problem["values"] != problem["dim"]
+        if latent:
+            inputs = [(q, k, k[..., : problem["values"]]) for q, k, _ in inputs]
         causal = problem["causal"]
         large = problem["heads"] * problem["queries"] * problem["keys"] > 1e9
         if large:
@@ -336,8 +348,9 @@ def main():
             numbers = [of_tiny(one, scales) for one, scales in zip(tiny[0][1:], tiny_scales(problem))]
             expected_tiny = reference(tiny[0][0], *numbers, causal)
             del numbers
-        for name, backend in (("cudnn", SDPBackend.CUDNN_ATTENTION), ("flash", SDPBackend.FLASH_ATTENTION)):
-            work = [peer(backend, *one, causal) for one in inputs]
+        backends = (("cudnn", SDPBackend.CUDNN_ATTENTION), ("flash", SDPBackend.FLASH_ATTENTION))
+        for name, backend in (("products", None),) if latent else backends:
+            work = [products(*one) if latent else peer(backend, *one, causal) for one in inputs]
             try:
                 found = work[0]().double()
                 error = ((found - expected).norm() / expected.norm()).item()

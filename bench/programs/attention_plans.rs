@@ -452,15 +452,42 @@ fn tall(problem: &Problem) -> Set {
             let mut other = Problem::ragged(lengths, problem.heads, problem.head_dim);
             (other.kv_heads, other.dtype, other.page_size, other.cache) =
                 (problem.kv_heads, problem.dtype, page_size, cache);
-            let (_, other, plan) = chosen(&other);
+            let (_, _, plan) = chosen(&other);
             let size = page_size.map_or("packed".into(), |size| format!("pages of {size}"));
-            arms.push((format!("{mark}{size}"), other, plan));
+            arms.push((format!("{mark}{size}"), other.clone(), plan));
+            // Who combines, the other way.
+            let (_, _, plan) = dealt(String::new(), &other, |shape, grid| {
+                let combine = match grid.combine {
+                    Combine::Launch => Combine::LastBlock,
+                    Combine::LastBlock | Combine::Nobody => Combine::Launch,
+                };
+                (shape, Grid { combine, ..grid })
+            });
+            arms.push((format!("{mark}{size}, other combine"), other, plan));
         }
     }
     Set {
         problem: problem.clone(),
         arms,
     }
+}
+
+/// Latent attention in pages of 64: what is chosen, either way to combine, and tiles of a sequence one behind the other.
+fn latent(batch: u32, heads: u32, queries: u32, keys: u32) -> Set {
+    let mut problem = Problem::ragged(vec![(queries, keys); batch as usize], heads, 576);
+    (problem.kv_heads, problem.dtype, problem.page_size) = (1, Dtype::Bf16, Some(64));
+    (problem.cache, problem.value_dim) = (Cache::Latent, Some(512));
+    let mut arms = vec![chosen(&problem)];
+    for combine in [Combine::LastBlock, Combine::Launch] {
+        let name = format!("{combine:?}");
+        arms.push(dealt(name, &problem, |shape, grid| {
+            (shape, Grid { combine, ..grid })
+        }));
+    }
+    arms.push(dealt("one round".into(), &problem, |shape, grid| {
+        (DecodeShape { rounds: 1, ..shape }, grid)
+    }));
+    Set { problem, arms }
 }
 
 /// Shapes at random, the same in every run with the same number.
@@ -1173,12 +1200,23 @@ fn sets(name: &str) -> Vec<Set> {
             .iter()
             .map(tiny)
             .collect(),
+        "latent" => [
+            (1, 16, 1, 65536),
+            (32, 16, 1, 8192),
+            (128, 16, 1, 4096),
+            (128, 64, 1, 4096),
+            (4, 128, 1, 32768),
+            (128, 128, 1, 4096),
+            (32, 128, 2, 8192),
+        ]
+        .map(|(batch, heads, queries, keys)| latent(batch, heads, queries, keys))
+        .into(),
         "spec" => [(2, 8), (4, 8), (8, 8), (16, 8), (4, 4)]
             .map(|(queries, kv_heads)| speculative(queries, kv_heads))
             .into(),
         other => {
             eprintln!(
-                "`{other}` is no set: decode, deal, ways, step, any, neighbours, tall, brief, either, combine, stages, paged, tiny, spec, short, narrow, levels, few, long, one, backward, cut, grid, packed"
+                "`{other}` is no set: decode, deal, ways, step, any, neighbours, tall, brief, either, combine, stages, paged, tiny, spec, latent, short, narrow, levels, few, long, one, backward, cut, grid, packed"
             );
             std::process::exit(2);
         }
@@ -1272,7 +1310,7 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
             all.push(json!({
                 "set": name, "name": problem.to_string(), "batch": problem.sequences().len(),
                 "heads": problem.heads, "kv_heads": problem.kv_heads, "queries": queries,
-                "keys": keys, "dim": problem.head_dim, "dtype": problem.dtype.to_string(),
+                "keys": keys, "dim": problem.head_dim, "values": problem.value_dim(), "dtype": problem.dtype.to_string(),
                 "causal": problem.mask == Mask::Causal,
                 "lengths": problem.sequences().iter().map(|(q, _)| *q).collect::<Vec<_>>(),
                 "flops": problem.work().flops, "bytes": problem.work().bytes, "arms": arms,

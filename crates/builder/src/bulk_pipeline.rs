@@ -281,6 +281,25 @@ impl<'k, S: StageSpec> BulkConsumer<'_, 'k, S> {
         self.next(work).1
     }
 
+    /// The same with the stage behind the next one, which is still the next. Where that one waits for what other warps do with this one, there are
+    /// two stages at least.
+    #[track_caller]
+    pub fn peek_second<R>(&self, work: impl FnOnce(S::Ready<'k>) -> R) -> R {
+        let BulkPipeline {
+            spec, memory, full, ..
+        } = self.pipeline;
+        let (stage, parity) = self.cursor.second();
+        full.at(stage).wait_for_copies(parity);
+        work(spec.ready(*memory, stage))
+    }
+
+    /// Gives the next stage back, which was looked at and is done with.
+    #[track_caller]
+    pub fn give_back(&self) {
+        self.release(self.cursor.stage());
+        self.cursor.advance();
+    }
+
     /// Goes to the next stage in warps that only look at some ([`peek`](BulkConsumer::peek)).
     #[track_caller]
     pub(crate) fn pass(&self) {

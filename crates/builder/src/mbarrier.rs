@@ -400,6 +400,15 @@ impl<'k> RingCursor<'k> {
         self.parity.get()
     }
 
+    /// The stage behind it, and the parity to wait for that with.
+    #[track_caller]
+    pub fn second(&self) -> (Val<'k, u32>, Val<'k, u32>) {
+        let next = self.stage.get() + 1;
+        let wraps = next.eq(self.count);
+        let parity = self.parity.get() ^ wraps.select(1u32, 0u32);
+        (wraps.select(0u32, next), parity)
+    }
+
     /// Goes so many stages on.
     #[track_caller]
     pub fn advance_by(&self, stages: Val<'k, u32>) {
@@ -412,10 +421,8 @@ impl<'k> RingCursor<'k> {
     /// Goes to the next stage.
     #[track_caller]
     pub fn advance(&self) {
-        let next = self.stage.get() + 1;
-        let wraps = next.eq(self.count);
-        self.stage.set(wraps.select(0u32, next));
-        self.parity
-            .set(self.parity.get() ^ wraps.select(1u32, 0u32));
+        let (stage, parity) = self.second();
+        self.stage.set(stage);
+        self.parity.set(parity);
     }
 }

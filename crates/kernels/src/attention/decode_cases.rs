@@ -53,7 +53,17 @@ impl Cases {
 
     /// Tiles of few parts and of many, which the last block combines (an odd number of them), or a launch: some rows of each and many.
     fn decode_parts(&mut self) {
-        for (heads, parts) in [(4, 19), (8, 7), (32, 3), (32, 5), (8, 18)] {
+        for (heads, parts) in [
+            (4, 19),
+            (8, 7),
+            (32, 3),
+            (32, 5),
+            (8, 18),
+            (4, 2),
+            (40, 4),
+            (5, 12),
+            (3, 34),
+        ] {
             let mut problem = Problem::new(1, heads, 1, 128);
             problem.kv_heads = 1;
             (problem.dtype, problem.weights) = (Dtype::Bf16, exact(Dtype::Bf16));
@@ -65,6 +75,13 @@ impl Cases {
             };
             self.dealt(&problem, parts, 1);
         }
+        // A launch for the tiles of more sequences than a warp has lanes, some of them cut.
+        let mut problem = Problem::ragged(vec![(1, 1)], 2, 80);
+        problem.kv_heads = 1;
+        let stage = decode_shape(&problem, self.target).keys;
+        let lengths = (0..40).map(|i| (u32::from(i != 7), stage * (i % 9 / 4 * 3) + 1));
+        problem.lengths = Lengths::Each(lengths.collect());
+        self.dealt(&problem, 60, 1);
         // Lengths on the device, and more parts than a block combines: the last of 9 is alone, in the block that the next tile begins in.
         for (page_size, blocks, tiles) in [(Some(16), 19, [1, 16, 18]), (None, 21, [9, 1, 10])] {
             let mut problem = Problem::ragged(vec![(1, 1)], 2, 64);

@@ -231,6 +231,8 @@ impl<'k, M: Element> Block<'_, 'k, M> {
         let stages = self.ring.consumer();
         self.work.each_part(at, self.begin, |part| {
             self.overlap();
+            // Found before there is something to wait for, where there are registers to keep it in.
+            let parts = self.is_tall().then(|| Parts::of(part, self.work.share));
             let own = (self.warp, scales(shape, args, part, self.warp));
             fill(part, self.queries);
             meeting.meet();
@@ -248,7 +250,8 @@ impl<'k, M: Element> Block<'_, 'k, M> {
             meeting.meet();
             if self.combine == Combine::LastBlock {
                 k.if_(!part.whole(), || {
-                    combine_if_last::<T>(&k, shape, args, part, self.work.share, meeting);
+                    let parts = parts.unwrap_or_else(|| Parts::of(part, self.work.share));
+                    combine_if_last::<T>(&k, shape, args, part, parts, meeting);
                 });
             }
         });
@@ -298,10 +301,9 @@ pub(super) fn combine_if_last<'k, T: Element>(
     shape: &DecodeShape,
     args: &DecodeArgs<On<'k>>,
     part: &Part<'k>,
-    share: Val<'k, u32>,
+    parts: Parts<'k>,
     meeting: &Meeting<'k>,
 ) {
-    let parts = Parts::of(part, share);
     let written = k.shared::<u32>("written", 1);
     // Whether the block that counts here is the last.
     let count = |level: &Level<'k>| {
@@ -335,7 +337,7 @@ pub(super) fn combine_if_last<'k, T: Element>(
 }
 
 /// Goes through the stages of a part.
-pub(super) fn products<'k>(
+fn products<'k>(
     k: &Kernel<'k>,
     shape: &DecodeShape,
     args: &DecodeArgs<On<'k>>,
@@ -366,7 +368,8 @@ pub(super) fn products<'k>(
                         on_new(&stage, first);
                     }
                     let inside = inside(part.sequence.keys).min(shape.keys);
-                    clear_values(k, shape, &stage, inside);
+                    let by = (k.thread_index(), 32 * shape.consumers());
+                    clear_values(k, shape, &stage, inside, by);
                 });
                 k.fence_async_shared();
                 meeting.meet();
@@ -381,15 +384,16 @@ pub(super) fn products<'k>(
     });
 }
 
-/// All warps that multiply clear the values of a stage from row `inside` on.
-fn clear_values<'k>(
+/// Clears the values of a stage from row `inside` on: so many threads, of which this is number `thread`.
+pub(super) fn clear_values<'k>(
     k: &Kernel<'k>,
     shape: &DecodeShape,
     stage: &SharedTile<'k, f16>,
     inside: Val<'k, u32>,
+    (thread, threads): (Val<'k, u32>, u32),
 ) {
     let chunks = (k.c(shape.keys) - inside) * stage.chunks();
-    k.for_step(k.thread_index(), chunks, 32 * shape.consumers(), |index| {
+    k.for_step(thread, chunks, threads, |index| {
         let row = shape.row_of(inside + index / stage.chunks());
         for panel in 0..shape.panels() {
             let row = row + (shape.value_panel() * shape.keys + panel * shape.panel_rows());

@@ -11,22 +11,36 @@ use crate::attention::problem::Output;
 use crate::attention::score::Scores;
 use crate::attention::softmax::NO_LEVEL;
 use crate::overlap::wait;
-use heist_builder::{Bool, Kernel, On, Val, Var};
+use heist_builder::{Bool, Global, Kernel, On, Ptr, Val, Var};
 use std::f32::consts::{LN_2, LOG2_E};
 
-/// Warps of a block of the launch, which is one row of a tile's.
-pub(super) const WARPS: u32 = 4;
+/// Warps of a block of the launch.
+pub(super) const WARPS: u32 = 8;
+/// Blocks of the launch that a multiprocessor has at a time: 80 registers a thread. With 64 a word is spilled.
+pub(super) const RESIDENT: u32 = 3;
+/// Elements of a row that a warp has at a time: four a lane.
+const STRIP: u32 = 128;
+/// Parts of a tile up to which a thread adds up all of its elements, with all that it reads on its way at a time. Of more the warps of a block have
+/// some each.
+const FEW: u32 = WARPS;
+/// How many fours of elements a thread of the launch has on their way at a time, and how many parts of each.
+const LAUNCH_AT_ONCE: [[u32; 2]; 3] = [[4, 2], [2, 4], [1, FEW]];
 
-/// What a block of the launch is for: a row of tile `y`, or of the tile that goes on from share `y` to the next.
+/// What a block of the launch is for: a share of the rows of tile `y`, or of the tile that goes on from share `y` to the next.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum By {
-    /// Of sequences that are alike, where there are no more tiles than shares.
+    /// Where there are no more tiles than shares.
     Tile,
     /// At the most one tile of many goes on.
     Share,
 }
 
-/// The launch: row `x` of tile `y`, or of the tile that goes on from share `y` to the next, if that
+/// Strips of the rows of a tile: no more blocks can have something to do.
+pub(super) fn strips(shape: &DecodeShape, rows: u32) -> u32 {
+    rows * shape.value_dim.div_ceil(STRIP)
+}
+
+/// The launch: share `x` of the rows of tile `y`, or of the tile that goes on from share `y` to the next, if that
 /// tile begins in share `y`.
 pub(super) fn emit<'k, T: Element>(
     k: &Kernel<'k>,
@@ -35,56 +49,119 @@ pub(super) fn emit<'k, T: Element>(
     scores: &Scores<'_, 'k>,
     by: By,
 ) {
-    let work = Work::new(k, shape, args, scores);
+    let block = k.block().y;
+    let (work, at) = match by {
+        By::Tile => Work::with_tile(k, shape, args, scores, block),
+        By::Share => (Work::new(k, shape, args, scores), None),
+    };
     if shape.ragged() {
         // Lengths were there before the launch that writes the parts, which begins by itself.
         wait(k);
     }
-    let block = k.block().y;
     let (begin, end) = (block * work.share, (block + 1) * work.share);
-    let unit = match by {
-        By::Tile => block * work.sequence(k.c(0)).blocks,
-        By::Share => end,
+    let combine = |part: &Part<'k>, goes_on: Bool<'k>| {
+        k.if_(goes_on, || {
+            let parts = Parts::of(part, work.share);
+            k.if_else(
+                parts.count.le(FEW),
+                || few::<T>(k, shape, args, part, &parts),
+                || many::<T>(k, shape, args, part, &parts),
+            );
+        });
     };
-    k.if_(unit.lt(work.total), || {
-        let part = work.tile(work.locate(unit), unit);
-        let goes_on = match by {
-            By::Tile => Parts::of(&part, work.share).count.gt(1),
-            By::Share => part.tile_unit.lt(end) & part.tile_unit.ge(begin),
+    match (by, at) {
+        (By::Tile, Some(at)) => k.if_(at.is_there, || {
+            let part = work.tile_at(&at, block);
+            combine(&part, Parts::of(&part, work.share).count.gt(1));
+        }),
+        (By::Tile, None) => {
+            let unit = block * work.sequence(k.c(0)).blocks;
+            k.if_(unit.lt(work.total), || {
+                let part = work.tile(work.locate(unit), unit);
+                combine(&part, Parts::of(&part, work.share).count.gt(1));
+            });
+        }
+        (By::Share, _) => k.if_(end.lt(work.total), || {
+            let part = work.tile(work.locate(end), end);
+            combine(&part, part.tile_unit.lt(end) & part.tile_unit.ge(begin));
+        }),
+    }
+}
+
+/// All elements of few parts, shared out among the threads of the blocks that have a tile.
+fn few<'k, T: Element>(
+    k: &Kernel<'k>,
+    shape: &DecodeShape,
+    args: &DecodeArgs<On<'k>>,
+    part: &Part<'k>,
+    parts: &Parts<'k>,
+) {
+    let threads = k.grid_dim().x * (32 * WARPS);
+    let first = k.block().x * (32 * WARPS) + k.thread_index();
+    let share = Share { first, threads };
+    let store = |four: &Four<'k>, place| four.store::<T>(shape, args, part, place);
+    let all = |at_once: [u32; 2]| {
+        share.add_up(k, shape, args, part, parts, (at_once, false), &store);
+    };
+    let [two, four, most] = LAUNCH_AT_ONCE;
+    k.if_else(
+        parts.count.le(two[1]),
+        || all(two),
+        || k.if_else(parts.count.le(four[1]), || all(four), || all(most)),
+    );
+}
+
+/// Strips of rows of many parts: each warp of a block has every so manieth part, and the first one adds up what they have.
+fn many<'k, T: Element>(
+    k: &Kernel<'k>,
+    shape: &DecodeShape,
+    args: &DecodeArgs<On<'k>>,
+    part: &Part<'k>,
+    parts: &Parts<'k>,
+) {
+    const WORDS: u32 = 6;
+    let (lane, warp) = (k.lane(), k.warp());
+    let rows = part.rows(args.group).min(shape.head_rows());
+    let each = shape.value_dim.div_ceil(STRIP);
+    let strips = rows * (shape.heads * each);
+    let memory = k.shared::<f32>("sums", WARPS * WORDS * 32);
+    let word =
+        |warp: Val<'k, u32>, word: usize| memory.at(warp * (WORDS * 32) + lane).at(32 * word);
+    k.for_step(k.block().x, strips, k.grid_dim().x, |strip| {
+        let row = part.nth(strip / each, rows);
+        let col = strip % each * STRIP + lane * 4;
+        // Past a row's end the last elements, which nobody stores.
+        let place = [row, col.min(shape.value_dim - 4)];
+        let vars = Four::vars(k);
+        let by = |at_once: u32| {
+            k.for_step(warp, parts.count, at_once * WARPS, |first| {
+                let sources = parts.sources(shape, args, (first, WARPS), at_once);
+                let loaded = Four::load(shape, &sources, place);
+                Four::get(&vars).and(&Four::of(&loaded)).set(&vars);
+            });
         };
-        let each = (args.q_len * args.group).min(shape.head_rows());
-        let row = part.nth(k.block().x, each);
-        k.if_(goes_on & part.has(args, row), || {
-            let parts = Parts::of(&part, work.share);
-            let (lane, warp) = (k.lane(), k.warp());
-            let sums = Sums::new(k, shape);
-            parts.add_up(k, shape, args, row, (warp, WARPS), &sums);
-            // Each warp has every fourth part; the first one adds up the four sums.
-            let words = sums.all().count() as u32;
-            let memory = k.shared::<f32>("sums", WARPS * words * 32);
-            let mine = |warp: Val<'k, u32>| memory.at(warp * (words * 32) + lane);
-            for (index, sum) in sums.all().enumerate() {
-                mine(warp).at(32 * index).store(sum.get());
-            }
-            k.sync();
-            k.if_(warp.eq(0), || {
-                let of = |warp: u32, index: u32| mine(k.c(warp)).at(32 * index).load();
-                let levels: Vec<_> = (0..WARPS).map(|warp| of(warp, 0)).collect();
-                let level = levels
-                    .iter()
-                    .fold(k.c(NO_LEVEL), |most, one| most.max(*one));
-                let weights: Vec<_> = levels.iter().map(|one| weight(*one, level)).collect();
-                sums.level.set(level);
-                for (index, sum) in (1..).zip(sums.added()) {
-                    let none = k.c(0.0f32);
-                    let each = (0..WARPS).zip(&weights);
-                    sum.set(each.fold(none, |sum, (warp, weight)| {
-                        of(warp, index).mul_add(*weight, sum)
-                    }));
-                }
-                sums.store::<T>(k, shape, args, &part, row);
+        k.if_else(
+            parts.count.le(2 * WARPS),
+            || by(2),
+            || k.if_else(parts.count.le(4 * WARPS), || by(4), || by(8)),
+        );
+        for (index, var) in vars.iter().enumerate() {
+            word(warp, index).store(var.get());
+        }
+        k.sync();
+        k.if_(warp.eq(0), || {
+            let of = |warp: u32| {
+                let [level, total, sums @ ..] =
+                    [0, 1, 2, 3, 4, 5].map(|index| word(k.c(warp), index).load());
+                Four { level, total, sums }
+            };
+            let all: Vec<Four<'k>> = (0..WARPS).map(of).collect();
+            let sum = all[1..].iter().fold(all[0], |sum, other| sum.and(other));
+            k.if_(col.lt(shape.value_dim), || {
+                sum.store::<T>(shape, args, part, place);
             });
         });
+        k.sync();
     });
 }
 
@@ -107,48 +184,23 @@ pub(super) fn by_last_block<'k, T: Element>(
     level: &Level<'k>,
 ) {
     let parts = &level.parts;
-    let rows = part.rows(args.group).min(shape.head_rows());
-    let total = rows * (shape.heads * (shape.value_dim / 4));
     let threads = 32 * shape.consumers();
+    let share = Share {
+        first: k.thread_index(),
+        threads: k.c(threads),
+    };
     let most = fours(shape, shape.rows());
+    let store = |four: &Four<'k>, place| match level.to {
+        None => four.store::<T>(shape, args, part, place),
+        Some(to) => k.if_else(
+            level.is_last,
+            || four.store::<T>(shape, args, part, place),
+            || four.keep(shape, args, to, place),
+        ),
+    };
     let all = |[fours, at_once]: [u32; 2], looped: bool| {
-        let fours = fours.min(most);
-        k.for_step(k.thread_index(), total, threads * fours, |first| {
-            let places: Vec<_> = (0..fours)
-                .map(|at| Four::place(shape, part, (first + at * threads).min(total - 1), rows))
-                .collect();
-            let load = |first: Val<'k, u32>| -> Vec<_> {
-                let load = |place| Four::load(shape, args, parts, place, (first, at_once));
-                places.iter().map(|&place| load(place)).collect()
-            };
-            let sums: Vec<Four<'k>> = match looped {
-                false => load(k.c(0)).iter().map(|four| Four::of(four)).collect(),
-                true => {
-                    let vars: Vec<_> = places.iter().map(|_| Four::vars(k)).collect();
-                    k.for_step(0u32, parts.count, at_once, |first| {
-                        for (vars, four) in vars.iter().zip(load(first)) {
-                            Four::get(vars).and(&Four::of(&four)).set(vars);
-                        }
-                    });
-                    vars.iter().map(Four::get).collect()
-                }
-            };
-            for (at, four) in (0..).zip(&sums) {
-                // Its place is found anew: registers are for what is on its way.
-                let index = first + at * threads;
-                k.if_(index.lt(total), || {
-                    let place = Four::place(shape, part, index, rows);
-                    match level.to {
-                        None => four.store::<T>(shape, args, part, place),
-                        Some(to) => k.if_else(
-                            level.is_last,
-                            || four.store::<T>(shape, args, part, place),
-                            || four.keep(shape, args, to, place),
-                        ),
-                    }
-                });
-            }
-        });
+        let at_once = [fours.min(most), at_once];
+        share.add_up(k, shape, args, part, parts, (at_once, looped), &store);
     };
     let [few, some, many] = AT_ONCE;
     k.if_else(
@@ -164,7 +216,72 @@ pub(super) fn by_last_block<'k, T: Element>(
     );
 }
 
+/// The fours of elements of a tile that are one thread's: its first one, and how many threads there are.
+struct Share<'k> {
+    first: Val<'k, u32>,
+    threads: Val<'k, u32>,
+}
+
+impl<'k> Share<'k> {
+    /// Adds up these elements, so many at a time of so many parts each, which are all parts or as many as a thread has registers for. `store` takes the
+    /// sums, with their place.
+    #[allow(clippy::too_many_arguments)] // a tile, its parts, and how
+    fn add_up(
+        &self,
+        k: &Kernel<'k>,
+        shape: &DecodeShape,
+        args: &DecodeArgs<On<'k>>,
+        part: &Part<'k>,
+        parts: &Parts<'k>,
+        ([fours, at_once], looped): ([u32; 2], bool),
+        store: &dyn Fn(&Four<'k>, [Val<'k, u32>; 2]),
+    ) {
+        let rows = part.rows(args.group).min(shape.head_rows());
+        let total = rows * (shape.heads * (shape.value_dim / 4));
+        k.for_step(self.first, total, self.threads * fours, |first| {
+            let places: Vec<_> = (0..fours)
+                .map(|at| {
+                    let index = (first + self.threads * at).min(total - 1);
+                    Four::place(shape, part, index, rows)
+                })
+                .collect();
+            let load = |first: Val<'k, u32>| -> Vec<_> {
+                let sources = parts.sources(shape, args, (first, 1), at_once);
+                let load = |&place| Four::load(shape, &sources, place);
+                places.iter().map(load).collect()
+            };
+            let sums: Vec<Four<'k>> = match looped {
+                false => load(k.c(0)).iter().map(|four| Four::of(four)).collect(),
+                true => {
+                    let vars: Vec<_> = places.iter().map(|_| Four::vars(k)).collect();
+                    k.for_step(0u32, parts.count, at_once, |first| {
+                        for (vars, four) in vars.iter().zip(load(first)) {
+                            Four::get(vars).and(&Four::of(&four)).set(vars);
+                        }
+                    });
+                    vars.iter().map(Four::get).collect()
+                }
+            };
+            for (at, four) in (0..).zip(&sums) {
+                // Its place is found anew: registers are for what is on its way.
+                let index = first + self.threads * at;
+                k.if_(index.lt(total), || {
+                    store(four, Four::place(shape, part, index, rows));
+                });
+            }
+        });
+    }
+}
+
+/// Where a part of a tile is.
+struct Source<'k> {
+    is_there: Bool<'k>,
+    log_sums: Ptr<'k, Global, f32>,
+    elements: Ptr<'k, Global, f32>,
+}
+
 /// Four elements of a row, added up over parts.
+#[derive(Clone, Copy)]
 struct Four<'k> {
     level: Val<'k, f32>,
     total: Val<'k, f32>,
@@ -183,23 +300,19 @@ impl<'k> Four<'k> {
         [part.nth(index / each, rows), index % each * 4]
     }
 
-    /// The log-sum-exps and elements of so many parts from `first` on; of parts that there are not the weight is none.
+    /// The log-sum-exps and elements of some parts; of parts that there are not the weight is none.
     fn load(
         shape: &DecodeShape,
-        args: &DecodeArgs<On<'k>>,
-        parts: &Parts<'k>,
+        sources: &[Source<'k>],
         [row, col]: [Val<'k, u32>; 2],
-        (first, at_once): (Val<'k, u32>, u32),
     ) -> Vec<(Val<'k, f32>, [Val<'k, f32>; 4])> {
-        let one = |at| {
-            let here = first + at;
-            let number = parts.number(shape, here.min(parts.count - 1), row);
-            let lse = args.partial_lse.at(number).load();
-            let from = args.partial.at(number.mul_wide(shape.value_dim));
-            let lse = here.lt(parts.count).select(lse, f32::NEG_INFINITY);
-            (lse, from.at(col).load_vec::<4>())
+        let element = row * shape.value_dim + col;
+        let one = |source: &Source<'k>| {
+            let lse = source.log_sums.at(row).load();
+            let lse = source.is_there.select(lse, f32::NEG_INFINITY);
+            (lse, source.elements.at(element).load_vec::<4>())
         };
-        (0..at_once).map(one).collect()
+        sources.iter().map(one).collect()
     }
 
     /// The sums of what was loaded.
@@ -329,6 +442,7 @@ impl<'k> Level<'k> {
 }
 
 /// The parts of a tile.
+#[derive(Clone, Copy)]
 pub(super) struct Parts<'k> {
     /// The first block that has one.
     pub(super) block: Val<'k, u32>,
@@ -380,161 +494,33 @@ impl<'k> Parts<'k> {
         }
     }
 
-    /// The number of a part's row among all partial rows.
-    fn number(&self, shape: &DecodeShape, part: Val<'k, u32>, row: Val<'k, u32>) -> Val<'k, u32> {
-        let later = match self.apart {
-            None => (self.block + part) * SLOTS,
-            Some([blocks, from]) => (self.block + part * blocks) * SLOTS + from,
-        };
-        part.eq(0).select(self.first, later) * shape.rows() + row
-    }
-
-    /// Adds up parts `from`, `from + step` and so on of a row, in this order. As many as there are, or as there are registers for, are on their way at
-    /// a time, with their log-sum-exps.
-    fn add_up(
+    /// Where so many parts are, of which `first` is the first and `step` are from each to the next; the last one for those that there are not.
+    fn sources(
         &self,
-        k: &Kernel<'k>,
         shape: &DecodeShape,
         args: &DecodeArgs<On<'k>>,
-        row: Val<'k, u32>,
-        (from, step): (Val<'k, u32>, u32),
-        sums: &Sums<'k>,
-    ) {
-        let most = (16 / sums.pairs.len() as u32).clamp(2, 8);
-        let by = |at_once| self.add_up_by(k, shape, args, row, (from, step), sums, at_once);
-        k.if_else(
-            self.count.le(step),
-            || by(1),
-            || {
-                k.if_else(
-                    self.count.le(step * (most / 2)),
-                    || by(most / 2),
-                    || by(most),
-                )
-            },
-        );
-    }
-
-    #[allow(clippy::too_many_arguments)] // a row and a share of its parts
-    fn add_up_by(
-        &self,
-        k: &Kernel<'k>,
-        shape: &DecodeShape,
-        args: &DecodeArgs<On<'k>>,
-        row: Val<'k, u32>,
-        (from, step): (Val<'k, u32>, u32),
-        sums: &Sums<'k>,
+        (first, step): (Val<'k, u32>, u32),
         at_once: u32,
-    ) {
-        let own = (self.count + (step - 1) - from) / step;
-        k.for_step(0u32, own, at_once, |first| {
-            let load = |at: u32| {
-                let here = first + at;
-                let number = self.number(shape, here.min(own - 1) * step + from, row);
-                let lse = args.partial_lse.at(number).load();
-                let lse = here.lt(own).select(lse, f32::NEG_INFINITY);
-                let from = args.partial.at(number.mul_wide(shape.value_dim));
-                let trips = 0..sums.pairs.len() as u32;
-                let pairs = trips.map(|trip| from.at(Sums::col(k, shape, trip)).load_vec::<2>());
-                (lse, pairs.collect::<Vec<_>>())
+    ) -> Vec<Source<'k>> {
+        let one = |at| {
+            let here = first + at * step;
+            let part = here.min(self.count - 1);
+            let later = match self.apart {
+                None => (self.block + part) * SLOTS,
+                Some([blocks, from]) => (self.block + part * blocks) * SLOTS + from,
             };
-            let loaded: Vec<_> = (0..at_once).map(load).collect();
-            let before = sums.level.get();
-            let level = loaded.iter().fold(before, |most, (lse, _)| most.max(*lse));
-            sums.level.set(level);
-            let kept = weight(before, level);
-            for sum in sums.added() {
-                sum.update(|sum| sum * kept);
+            let row = part.eq(0).select(self.first, later) * shape.rows();
+            Source {
+                is_there: here.lt(self.count),
+                log_sums: args.partial_lse.at(row),
+                elements: args.partial.at(row.mul_wide(shape.value_dim)),
             }
-            for (lse, pairs) in &loaded {
-                let weight = weight(*lse, level);
-                sums.total.update(|total| total + weight);
-                for (sum, value) in sums.pairs.iter().flatten().zip(pairs.iter().flatten()) {
-                    sum.update(|sum| value.mul_add(weight, sum));
-                }
-            }
-        });
+        };
+        (0..at_once).map(one).collect()
     }
 }
 
 /// What numbers above one level count above another.
 fn weight<'k>(from: Val<'k, f32>, to: Val<'k, f32>) -> Val<'k, f32> {
     ((from - to) * LOG2_E).exp2_approx()
-}
-
-/// Whether this lane's elements of a trip over a row, 64 each, are inside of it.
-fn inside<'k>(k: &Kernel<'k>, shape: &DecodeShape, trip: u32) -> Bool<'k> {
-    k.c(64 * (trip + 1) <= shape.value_dim) | (k.lane() * 2 + 64 * trip).lt(shape.value_dim)
-}
-
-/// A row that is added up: two elements of every 64 a lane, and the weights, above a level.
-struct Sums<'k> {
-    level: Var<'k, f32>,
-    pairs: Vec<[Var<'k, f32>; 2]>,
-    total: Var<'k, f32>,
-}
-
-impl<'k> Sums<'k> {
-    fn new(k: &Kernel<'k>, shape: &DecodeShape) -> Sums<'k> {
-        let zero = || k.var(0.0f32);
-        let trips = shape.value_dim.div_ceil(64);
-        Sums {
-            level: k.var(NO_LEVEL),
-            pairs: (0..trips).map(|_| [zero(), zero()]).collect(),
-            total: zero(),
-        }
-    }
-
-    /// This lane's first element of a trip over a row; past its end the last ones, which nobody stores.
-    fn col(k: &Kernel<'k>, shape: &DecodeShape, trip: u32) -> Val<'k, u32> {
-        let col = k.lane() * 2 + 64 * trip;
-        match 64 * (trip + 1) <= shape.value_dim {
-            true => col,
-            false => col.min(shape.value_dim - 2),
-        }
-    }
-
-    /// What is added: all but the level.
-    fn added(&self) -> impl Iterator<Item = Var<'k, f32>> {
-        self.pairs.iter().flatten().copied().chain([self.total])
-    }
-
-    fn all(&self) -> impl Iterator<Item = Var<'k, f32>> {
-        [self.level].into_iter().chain(self.added())
-    }
-
-    /// Normalises, and writes the row's results and its log-sum-exp.
-    fn store<T: Element>(
-        &self,
-        k: &Kernel<'k>,
-        shape: &DecodeShape,
-        args: &DecodeArgs<On<'k>>,
-        part: &Part<'k>,
-        row: Val<'k, u32>,
-    ) {
-        let (to, lse) = part.result(args, row);
-        let total = self.total.get();
-        let factor = total.gt(0.0).select(total.recip_approx(), 0.0);
-        k.if_(k.lane().eq(0), || {
-            let log_sum = self.level.get() + total.log2_approx() * LN_2;
-            args.lse.at(lse).store(log_sum);
-        });
-        for (trip, pair) in (0..).zip(&self.pairs) {
-            k.if_(inside(k, shape, trip), || {
-                let pair = pair.map(|sum| sum.get() * factor);
-                let col = k.lane() * 2;
-                match shape.output {
-                    Output::Same => {
-                        let to = args.out.cast::<T>().at(to).at(col).at(64 * trip);
-                        let packed = Val::pack_as::<T>(pair[0], pair[1]);
-                        to.cast::<T::Pair>().store(packed);
-                    }
-                    Output::F32 => {
-                        let to = args.out.cast::<f32>().at(to).at(col).at(64 * trip);
-                        to.store_vec(pair);
-                    }
-                }
-            });
-        }
-    }
 }

@@ -39,8 +39,12 @@ const LAST_BLOCK_BYTE: f64 = 0.0183;
 const NEXT_LEVEL: f64 = 1500.0;
 /// Nanoseconds that a second launch takes longer, with nothing to combine.
 const SECOND_LAUNCH: f64 = 900.0;
-/// Nanoseconds for each of its blocks, a row of a tile: where lengths are alike, and where each looks for its sequence and most have no tile.
-const SECOND_LAUNCH_ROW: [f64; 2] = [0.1, 1.3];
+/// Nanoseconds for each row of a tile, where lengths are alike.
+const SECOND_LAUNCH_ROW: f64 = 0.1;
+/// Nanoseconds in which its blocks find their sequences, where lengths are on the device.
+const SECOND_LAUNCH_SEARCH: f64 = 1500.0;
+/// How much the parts that a tile has at the most count beside those that it has as a rule.
+const AT_THE_MOST: f64 = 0.125;
 /// Nanoseconds that it waits where the first leaves no registers for its blocks.
 const SECOND_LAUNCH_BEHIND: f64 = 1500.0;
 /// Blocks of whole tiles for each multiprocessor, at the most: two at a time, so that as one ends the next begins. Of 1024 and 2048 tiles 512 blocks
@@ -79,6 +83,12 @@ pub fn decode_shape(problem: &Problem, target: Target) -> DecodeShape {
         twins: false,
         keys: 64,
         stages: 2,
+        one_query: problem.longest().0 <= 1,
+        // Products of 64 rows take about as long as their keys take to come, so that second tiles that read them anew would wait.
+        rounds: match problem.cache {
+            Cache::Latent => rows.div_ceil(16 * down).max(1),
+            Cache::Same | Cache::E4m3 => 1,
+        },
         mask: problem.mask.kind(),
         storage,
         cache: problem.cache,
@@ -132,8 +142,12 @@ pub fn decode_shape(problem: &Problem, target: Target) -> DecodeShape {
     };
     let room = target.arch.limits().shared_opt_in;
     let stages = room.saturating_sub(shape.other_bytes()) / shape.stage_bytes();
+    let most = match shape.cache {
+        Cache::Latent => 4,
+        Cache::Same | Cache::E4m3 => 3,
+    };
     DecodeShape {
-        stages: stages.min(3),
+        stages: stages.min(most),
         ..shape
     }
 }
@@ -141,7 +155,8 @@ pub fn decode_shape(problem: &Problem, target: Target) -> DecodeShape {
 /// Keys of a stage: as many bytes, whatever a key has, and no more than a warp has registers for.
 fn keys_of_stage(shape: &DecodeShape, scoring: &Scoring) -> u32 {
     let (bytes, most) = match shape.cache {
-        Cache::Latent => return 64,
+        // Two warpgroups have a stage each, and as many are on their way: four fit beside the queries of the widest heads.
+        Cache::Latent => return 32,
         Cache::Same => (2, 128),
         Cache::E4m3 => (1, 256),
     };
@@ -295,7 +310,7 @@ pub(super) fn tile_rows(problem: &Problem, shape: &DecodeShape) -> u32 {
 }
 
 /// Who combines tiles of so many parts, which they have as a rule and at the most: the block that ends last where it is done before a second launch is,
-/// in the mean of both.
+/// as a rule; the most that it may be count little.
 fn combined_by(problem: &Problem, shape: &DecodeShape, parts: [u64; 2], blocks: u32) -> Combine {
     let rows = tile_rows(problem, shape);
     let last = |parts: u64| {
@@ -308,13 +323,14 @@ fn combined_by(problem: &Problem, shape: &DecodeShape, parts: [u64; 2], blocks: 
         let bytes = read * u64::from(rows * shape.value_dim * 4);
         LAST_BLOCK_BYTE * bytes as f64 + NEXT_LEVEL * f64::from(levels - 1)
     };
-    let last = (last(parts[0]) + last(parts[1])) / 2.0;
+    let [rule, most] = parts.map(last);
+    let last = rule + (most - rule) * AT_THE_MOST;
     let launched = match shape.ragged() {
-        false => f64::from(rows * most_tiles(problem, shape).min(blocks)) * SECOND_LAUNCH_ROW[0],
-        true => f64::from(rows * blocks) * SECOND_LAUNCH_ROW[1],
+        false => f64::from(rows * most_tiles(problem, shape).min(blocks)) * SECOND_LAUNCH_ROW,
+        true => SECOND_LAUNCH_SEARCH,
     };
-    let behind = match shape.row_blocks {
-        1 => 0.0,
+    let behind = match (shape.row_blocks, shape.cache) {
+        (1, Cache::Same | Cache::E4m3) => 0.0,
         _ => SECOND_LAUNCH_BEHIND,
     };
     // Of whole sequences the products of 32 rows leave two registers too few for more than that; of others those of 64 do.

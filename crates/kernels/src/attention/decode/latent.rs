@@ -1,22 +1,25 @@
 //! Keys and values that are one row: a stage has the keys, and its first panels are the values.
 //!
 //! Latent attention decodes with wide heads (576 elements of keys, of which the first 512 are the values) that all query heads share.
-//! Results of 64 rows by 512 elements take two warpgroups, each with half of the columns. Both have the scores of all keys:
-//! they multiply them twice and exchange nothing, so that one's softmax falls into the other's products.
+//! Results of 64 rows by 512 elements take two warpgroups, each with half of the columns. Stages are one's and the other's in turns: it
+//! multiplies their scores, and gives the other their weights and levels through shared memory. So while one works out weights, the other
+//! multiplies.
 
 use super::DecodeArgs;
-use super::block::{Copies, combine_if_last, products, slot};
+use super::block::{Copies, clear_values, combine_if_last, slot};
+use super::combine::Parts;
 use super::rows::{store_pairs, store_rounded};
-use super::shape::{Combine, DecodeShape, PANEL};
+use super::shape::{Combine, DecodeShape, PANEL, Spec};
 use super::work::{Part, Work};
-use crate::attention::mask::{KeyRange, hide_masked};
+use crate::attention::mask::{KeyRange, TileMask, hide_masked};
 use crate::attention::meeting::Meeting;
 use crate::attention::params::Element;
 use crate::attention::problem::Output;
 use crate::attention::score::Scores;
-use crate::attention::softmax::{Softmax, scale_rows};
+use crate::attention::softmax::{Row, Softmax, scale_rows};
 use heist_builder::{
-    Accumulator, Bool, Kernel, On, SharedTile, TileLayout, TileSpec, Val, WgmmaLeft, WgmmaSums, f16,
+    Accumulator, BarrierSpec, BulkConsumer, Kernel, On, Ptr, Shared, SharedTile, TileLayout,
+    TileSpec, Val, Waiter, WarpTile, WgmmaLeft, WgmmaSums, f16,
 };
 
 /// Rows of a tile.
@@ -42,10 +45,15 @@ pub(super) fn emit<'k, T: Element>(
         PANEL,
         TileLayout::Swizzled,
     ));
-    let work = Work::new(k, shape, args, scores);
-    let begin = (k.block().x * work.share).named("begin");
     let warp = k.warp_uniform();
     let group = (warp / 4).named("group");
+    let exchange = Exchange::<T>::new(k, shape, group);
+    if shape.ragged() && combine == Combine::Launch {
+        // All that was launched before has ended: the blocks that combine set out, and wait for the parts.
+        k.launch_dependents();
+    }
+    let work = Work::new(k, shape, args, scores);
+    let begin = (k.block().x * work.share).named("begin");
     k.if_(begin.lt(work.total), || {
         let at = work.locate(begin);
         k.if_else(
@@ -72,30 +80,19 @@ pub(super) fn emit<'k, T: Element>(
                 k.take_registers(REGISTERS[1]);
                 let stages = ring.consumer();
                 work.each_part(at, begin, |part| {
+                    let parts = Parts::of(part, work.share);
                     fill_queries(k, shape, args, part, &queries);
                     k.fence_async_shared();
                     meeting.meet();
-                    let half = Half::<T>::new(k, shape, args, part, group);
-                    let on_stage = |stage: &SharedTile<'k, f16>, first, masked| {
-                        half.stage(&queries, &stage.cast(), first, masked);
-                    };
-                    let none_new = |_: &SharedTile<'k, f16>, _| {};
-                    products(
-                        k,
-                        shape,
-                        args,
-                        part,
-                        &stages,
-                        (&on_stage, &none_new),
-                        &meeting,
-                    );
+                    let half = Half::<T>::new(k, shape, args, part, &exchange);
+                    half.products(part, &queries, &stages);
                     let to = slot(part, begin, k.block().x);
-                    half.store(args, part, to);
+                    half.store(args, part, to, || meeting.meet());
                     // Nobody reads the queries that the next part's replace.
                     meeting.meet();
                     if combine == Combine::LastBlock {
                         k.if_(!part.whole(), || {
-                            combine_if_last::<T>(k, shape, args, part, work.share, &meeting);
+                            combine_if_last::<T>(k, shape, args, part, parts, &meeting);
                         });
                     }
                 });
@@ -150,11 +147,67 @@ fn fill_queries<'k, T: Element>(
     });
 }
 
+/// What the warpgroups give each other.
+struct Exchange<'k, T: Element> {
+    shape: DecodeShape,
+    /// The number of this warpgroup.
+    group: Val<'k, u32>,
+    /// The weights of the stage that each had last, next to each other in panels of 64 keys.
+    weights: SharedTile<'k, T>,
+    /// The levels that these are above, a row each, and in the end the sums of all that each had.
+    levels: Ptr<'k, Shared, f32>,
+    sums: Ptr<'k, Shared, f32>,
+    /// Where this one says that its weights are there, and where the other does.
+    own: Waiter<'k>,
+    other: Waiter<'k>,
+}
+
+impl<'k, T: Element> Exchange<'k, T> {
+    /// The whole block takes part in making it.
+    fn new(k: &Kernel<'k>, shape: &DecodeShape, group: Val<'k, u32>) -> Self {
+        let weights = TileSpec::new(
+            "weights",
+            ROWS * shape.weight_panels(),
+            PANEL,
+            TileLayout::Swizzled,
+        );
+        let [weighed] = k.mbarriers([BarrierSpec {
+            name: "weighed",
+            count: GROUPS,
+            arrivals: 128,
+        }]);
+        // Warps that copy have no number here that is asked for.
+        let other = (group + 1) % GROUPS;
+        Exchange {
+            shape: *shape,
+            group,
+            weights: k.tile(weights),
+            levels: k.shared::<f32>("levels", GROUPS * ROWS).ptr(),
+            sums: k.shared::<f32>("group_sums", GROUPS * ROWS).ptr(),
+            own: weighed.at(group % GROUPS).waiter(),
+            other: weighed.at(other).waiter(),
+        }
+    }
+
+    /// The other warpgroup.
+    fn another(&self) -> Val<'k, u32> {
+        (self.group + 1) % GROUPS
+    }
+
+    /// The panel that has the weights of a warpgroup, and the first of its steps of 16 keys.
+    fn place(&self, group: Val<'k, u32>) -> [Val<'k, u32>; 2] {
+        let step = group * (self.shape.keys / 16);
+        [step / 4, step % 4]
+    }
+}
+
 /// What one warpgroup has of a tile: all rows, half of the columns of the results.
-struct Half<'k, T: Element> {
+struct Half<'a, 'k, T: Element> {
     k: Kernel<'k>,
     shape: DecodeShape,
+    exchange: &'a Exchange<'k, T>,
     group: Val<'k, u32>,
+    mask: TileMask<'k>,
     seen: [KeyRange<'k>; 2],
     softmax: Softmax<'k>,
     scores: WgmmaSums<'k>,
@@ -163,21 +216,23 @@ struct Half<'k, T: Element> {
     results: WgmmaSums<'k>,
 }
 
-impl<'k, T: Element> Half<'k, T> {
+impl<'a, 'k, T: Element> Half<'a, 'k, T> {
     fn new(
         k: &Kernel<'k>,
         shape: &DecodeShape,
         args: &DecodeArgs<On<'k>>,
         part: &Part<'k>,
-        group: Val<'k, u32>,
+        exchange: &'a Exchange<'k, T>,
     ) -> Self {
         let mask = part.sequence.mask(shape, args);
         let own = part.first_row + ((k.warp() & 3) << 4) + Accumulator::row(k);
         Half {
             k: *k,
             shape: *shape,
-            group,
-            seen: [0, 8].map(|down| mask.seen_by((own + down) / args.group)),
+            exchange,
+            group: exchange.group,
+            mask,
+            seen: [0, 8].map(|down| mask.seen_by(part.query_number(args, own + down))),
             softmax: Softmax::new(k, args.scale, 1),
             scores: WgmmaSums::zero(k, shape.keys),
             weights: (0..shape.keys / 16).map(|_| WgmmaLeft::new(k)).collect(),
@@ -185,15 +240,47 @@ impl<'k, T: Element> Half<'k, T> {
         }
     }
 
-    /// One stage: the scores of its keys, and half of the columns of its values weighed by them.
-    fn stage(
+    /// All stages of a part. Those of this warpgroup are every second one; behind the scores of each come the other's values of the stage before.
+    fn products(
         &self,
+        part: &Part<'k>,
         queries: &SharedTile<'k, T>,
-        stage: &SharedTile<'k, T>,
-        first: Val<'k, u32>,
-        masked: Bool<'k>,
+        stages: &BulkConsumer<'_, 'k, Spec>,
     ) {
-        let (k, shape) = (self.k, &self.shape);
+        let (k, count) = (self.k, part.count);
+        let number = k.var(self.group);
+        // The first one has none before it.
+        k.if_(self.group.eq(0), || {
+            stages.peek(|stage| self.ask_scores(queries, &stage.cast()));
+            let scores = self.scores.settled(0);
+            stages.peek(|stage| self.weigh(part, k.c(0), &scores, &stage, || {}));
+            stages.give_back();
+            number.set(GROUPS);
+        });
+        k.loop_(|flow| {
+            flow.break_unless(number.get().lt(count));
+            stages.peek_second(|stage| self.ask_scores(queries, &stage.cast()));
+            stages.peek(|stage| self.ask_values_of_other(&stage.cast()));
+            let scores = self.scores.settled(1);
+            let done = || {
+                self.results.wait_for_older(0);
+                stages.give_back();
+            };
+            stages.peek_second(|stage| self.weigh(part, number.get(), &scores, &stage, done));
+            stages.give_back();
+            number.update(|number| number + GROUPS);
+        });
+        // The last one may be the other's.
+        k.if_(number.get().le(count), || {
+            stages.peek(|stage| self.ask_values_of_other(&stage.cast()));
+            self.results.wait_for_older(0);
+            stages.give_back();
+        });
+    }
+
+    /// Starts the products of the queries with the keys of a stage.
+    fn ask_scores(&self, queries: &SharedTile<'k, T>, stage: &SharedTile<'k, T>) {
+        let shape = &self.shape;
         self.scores.accumulate(|batch| {
             for panel in 0..shape.panels() {
                 let left = queries.wgmma_operand(panel * ROWS);
@@ -207,19 +294,98 @@ impl<'k, T: Element> Half<'k, T> {
                 }
             }
         });
-        let scores = self.scores.settled(0);
-        k.if_(masked, || hide_masked(&scores, &[self.seen], first));
-        let raised = self.softmax.raise(&scores);
-        self.softmax.weigh(&scores);
-        raised.apply(&self.results.held());
+    }
+
+    /// Waits for the weights of a stage of the other warpgroup, and starts to add the values of this half.
+    fn ask_values_of_other(&self, stage: &SharedTile<'k, T>) {
+        let (k, Exchange { other, weights, .. }) = (self.k, self.exchange);
+        other.wait();
+        let from = self.exchange.another();
+        let factors = [0, 1].map(|half| {
+            let row = &self.softmax.rows[0][half];
+            let level = self.state(self.exchange.levels, from, half).load();
+            let factor = (row.level.get() - level).exp2_approx();
+            let over = level.gt(row.level.get());
+            row.level.set(level);
+            row.sum.update(|sum| sum * factor);
+            (factor, over)
+        });
+        let [(upper, raised), (lower, also)] = factors;
+        k.if_((raised | also).any(), || {
+            scale_rows(&self.results.held(), 0, [upper, lower]);
+        });
+        let [panel, first] = self.exchange.place(from);
+        let left = weights.wgmma_operand(panel * ROWS).step_at(first);
+        let values = self.values(stage);
+        self.results.accumulate(|batch| {
+            for step in 0..self.shape.keys / 16 {
+                batch.mma(left.step(step), values.step(step));
+            }
+        });
+    }
+
+    /// The values of a stage that are this half's.
+    fn values(&self, stage: &SharedTile<'k, T>) -> heist_builder::WgmmaOperand<'k, T> {
+        let panel = self.group * (self.shape.value_dim / GROUPS / PANEL);
+        stage.wgmma_operand_across(panel, self.shape.keys)
+    }
+
+    /// Where a level or a sum of a warpgroup is for one of this lane's two rows.
+    fn state(
+        &self,
+        all: Ptr<'k, Shared, f32>,
+        group: Val<'k, u32>,
+        half: usize,
+    ) -> Ptr<'k, Shared, f32> {
+        let row = ((self.k.warp() & 3) << 4) + Accumulator::row(&self.k) + 8 * half as u32;
+        all.at(group * ROWS + row)
+    }
+
+    /// The weights of a stage of this warpgroup, which the other one gets, and the values of this half. Between them, when the weights are known,
+    /// `done` waits for the products before.
+    fn weigh(
+        &self,
+        part: &Part<'k>,
+        number: Val<'k, u32>,
+        scores: &WarpTile<'k>,
+        stage: &SharedTile<'k, f16>,
+        done: impl Fn(),
+    ) {
+        let (k, shape) = (self.k, &self.shape);
+        let at = part.first_key(shape.keys) + number * shape.keys;
+        let first = part.sequence.key(at, shape.keys);
+        let by_all = self.mask.seen_by_all(part.sequence.queries);
+        let masked = !by_all.has_all(first, shape.keys);
+        k.if_(masked, || hide_masked(scores, &[self.seen], first));
+        let raised = self.softmax.raise(scores);
+        self.softmax.weigh(scores);
         for (index, weights) in self.weights.iter().enumerate() {
             let blocks = [2 * index, 2 * index + 1].map(|col| scores.block(0, col));
             if let [Some(left), Some(right)] = blocks {
                 weights.set(left.get(), right.get());
             }
         }
-        let panel = self.group * (shape.value_dim / GROUPS / PANEL);
-        let values = stage.wgmma_operand_across(panel, shape.keys);
+        done();
+        self.give_weights();
+        // Values after the last key belong to another sequence, or to none, and are set to zero: a weight of zero times an infinity is NaN.
+        let cleared = match shape.ragged() {
+            false => k.c(false),
+            true => {
+                let inside = part.sequence.keys.max(first) - first;
+                k.if_(inside.lt(shape.keys), || {
+                    let thread = k.thread_index() % 128;
+                    clear_values(&k, shape, stage, inside, (thread, 128));
+                });
+                inside.lt(shape.keys)
+            }
+        };
+        k.fence_async_shared();
+        let Exchange { own, .. } = self.exchange;
+        own.barrier().arrive();
+        k.if_(cleared, || own.barrier().wait(own.parity()));
+        own.advance();
+        raised.apply(&self.results.held());
+        let values = self.values(&stage.cast());
         self.results.accumulate(|batch| {
             for (step, weights) in (0..).zip(&self.weights) {
                 batch.mma_left(weights, values.step(step));
@@ -228,12 +394,51 @@ impl<'k, T: Element> Half<'k, T> {
         self.results.wait_for_older(0);
     }
 
+    /// Puts weights and levels where the other warpgroup finds them.
+    fn give_weights(&self) {
+        let (k, Exchange { weights, .. }) = (self.k, self.exchange);
+        let row = ((k.warp() & 3) << 4) + (k.lane() & 15);
+        let [panel, first] = self.exchange.place(self.group);
+        for (step, own) in (0u32..).zip(&self.weights) {
+            let chunk = (first + step) * 2 + (k.lane() >> 4);
+            let to = weights.chunk(panel * ROWS + row, chunk);
+            to.store_matrices(own.matrices());
+        }
+        self.give_states(self.exchange.levels, |row| row.level.get());
+    }
+
+    fn give_states(&self, to: Ptr<'k, Shared, f32>, what: impl Fn(&Row<'k>) -> Val<'k, f32>) {
+        self.k.if_((self.k.lane() & 3).eq(0), || {
+            for (half, row) in self.softmax.rows[0].iter().enumerate() {
+                self.state(to, self.group, half).store(what(row));
+            }
+        });
+    }
+
+    /// Adds up the sums of both warpgroups, whose levels are the same when all stages are done with.
+    fn join(&self, meet: impl Fn()) {
+        self.softmax.finish();
+        self.give_states(self.exchange.sums, |row| row.sum.get());
+        meet();
+        for (half, row) in self.softmax.rows[0].iter().enumerate() {
+            let other = self.state(self.exchange.sums, self.exchange.another(), half);
+            let other = other.load();
+            row.sum.update(|own| own + other);
+        }
+    }
+
     /// Normalises, and writes half of the results of a tile, or of a part of one to a slot; the first warpgroup writes the
-    /// log-sum-exps, too.
-    fn store(&self, args: &DecodeArgs<On<'k>>, part: &Part<'k>, slot: Val<'k, u32>) {
+    /// log-sum-exps, too. `meet` is where both meet.
+    fn store(
+        &self,
+        args: &DecodeArgs<On<'k>>,
+        part: &Part<'k>,
+        slot: Val<'k, u32>,
+        meet: impl Fn(),
+    ) {
         let (k, shape) = (self.k, &self.shape);
         k.comment("normalise and store");
-        self.softmax.finish();
+        self.join(meet);
         let results = self.results.settled(0);
         for rows in &self.softmax.rows {
             scale_rows(&results, 0, rows.map(|row| row.normaliser()));

@@ -149,13 +149,14 @@ impl<'k, T: Element> Rows<'k, T> {
         let [head, head_row] = part.own(row);
         let piece = head * shape.head_chunks();
         let own = part.first_row + head_row + Accumulator::row(k);
-        let seen = (0..shape.row_blocks)
-            .map(|m| [0, 8].map(|down| mask.seen_by((own + (16 * m + down)) / args.group)));
+        let query = |down: u32| part.query_number(args, own + down);
+        let seen =
+            (0..shape.row_blocks).map(|m| [0, 8].map(|down| mask.seen_by(query(16 * m + down))));
         let rule = |down: u32| {
             scores.rules(|tables| ScoreRow {
                 sequence: part.sequence.number,
                 head: part.head(args, row + Accumulator::row(k) + down),
-                position: mask.position((own + down) / args.group),
+                position: mask.position(query(down)),
                 keys: part.sequence.keys,
                 shift: mask.shift(),
                 first_key: match shape.ragged() {

@@ -46,6 +46,12 @@ pub struct DecodeShape {
     pub keys: u32,
     /// Stages of keys and values on their way or in use.
     pub stages: u32,
+    /// Whether no sequence has more than one query: no row is divided by the heads of a group to find its query.
+    pub one_query: bool,
+    /// Rounds in which tiles are numbered: as many as a key head of the longest sequence has tiles, so that the first tiles of all sequences come before
+    /// all second ones, and blocks that have the first ones run beside blocks that read the same keys for the second ones. With one round all tiles of a
+    /// sequence follow each other, however many there are.
+    pub rounds: u32,
     /// Which keys a query sees.
     pub mask: MaskKind,
     /// Where keys and values are.
@@ -120,6 +126,9 @@ impl DecodeShape {
                 self.row_blocks
             ));
         }
+        if self.rounds == 0 {
+            return fail("no rounds of tiles: one at the least is wanted".into());
+        }
         if !matches!(self.warps, 4 | 8) {
             return fail(format!(
                 "{} warps that multiply: 4 or 8 can be had",
@@ -145,9 +154,9 @@ impl DecodeShape {
                 self.cols()
             ));
         }
-        if self.cache == Cache::Latent && (self.rows() != 64 || self.keys > 128) {
+        if self.cache == Cache::Latent && (self.rows() != 64 || !matches!(self.keys, 32 | 64)) {
             return fail(format!(
-                "tiles of {} rows and stages of {} keys over a latent cache: 64 rows and up to 128 keys can be had",
+                "tiles of {} rows and stages of {} keys over a latent cache: 64 rows and 32 or 64 keys can be had",
                 self.rows(),
                 self.keys
             ));
@@ -343,6 +352,11 @@ impl DecodeShape {
         }
     }
 
+    /// Panels of the weights that two warpgroups give each other over a latent cache.
+    pub(super) fn weight_panels(&self) -> u32 {
+        2 * self.keys / PANEL
+    }
+
     /// Steps of 16 elements that a panel has.
     pub(super) fn steps(&self, panel: u32) -> u32 {
         (self.head_dim - panel * PANEL).min(PANEL) / 16
@@ -381,6 +395,10 @@ impl DecodeShape {
     /// Bytes of shared memory besides the stages, with a little room for barriers and
     /// for the stages' alignment.
     pub(in crate::attention) fn other_bytes(&self) -> u32 {
+        if self.cache == Cache::Latent {
+            // Queries in panels, the weights of both warpgroups, levels and sums.
+            return 2 * PANEL * self.rows() * (self.panels() + self.weight_panels()) + 2048;
+        }
         let queries = 2 * self.rows() * (self.head_dim + 8);
         let merged = match self.merges_in_stage() {
             true => 0,

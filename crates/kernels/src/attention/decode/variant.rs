@@ -87,8 +87,8 @@ fn build_combine<P: Parameters<DecodeArgs>>(
 ) -> Result<BuiltKernel<P>, BuildError> {
     KernelSpec::<P>::new("attention_decode_combine")
         .block(32 * combine::WARPS)
-        // Left alone, the assembler keeps to 32 registers and spills one.
-        .min_blocks(8)
+        // Left alone, the assembler keeps to fewer registers and spills.
+        .min_blocks(combine::RESIDENT)
         .build(arch, |k, args| {
             let (args, tables) = P::parts(args);
             let scores = Scores { scoring, tables };
@@ -286,6 +286,20 @@ fn fits(problem: &Problem, shape: &DecodeShape, grid: &Grid) -> Result<(), Kerne
             "{shape}: an even number of keys is wanted, and scores that nothing changes"
         )));
     }
+    let tiles = (problem.heads / problem.kv_heads * problem.longest().0)
+        .div_ceil(shape.head_rows())
+        .max(1);
+    if shape.rounds != 1 && shape.rounds != tiles {
+        return Err(KernelError::unfit(format!(
+            "{shape}: {} rounds of tiles, where a key head has {tiles}: so many can be had, or one",
+            shape.rounds
+        )));
+    }
+    if shape.one_query && problem.longest().0 > 1 {
+        return Err(KernelError::unfit(format!(
+            "{shape}: the kernel for one query of each sequence, and there are more"
+        )));
+    }
     if grid.blocks == 0 || grid.least == 0 {
         return Err(KernelError::unfit(format!(
             "{grid}: at least one block with one key block is wanted"
@@ -423,20 +437,26 @@ fn steps<P: Parameters<DecodeArgs>>(
     steps.push(step);
     if grid.combine == Combine::Launch {
         let tiles = heuristics::most_tiles(problem, &shape);
-        let (by, along) = match !shape.ragged() && tiles <= grid.blocks {
+        let (by, along) = match tiles <= grid.blocks {
             true => (By::Tile, tiles),
             false => (By::Share, grid.blocks),
         };
         let kernel = built(&key(&format!("combine {by:?}")), || {
             build_combine::<P>(shape, dtype, scoring, by, target.arch)
         })?;
+        // A block looks for its tile, so there are no more of them than run at a time.
         let rows = heuristics::tile_rows(problem, &shape);
-        let grid = Dim3::new(rows, along, 1);
+        let strips = combine::strips(&shape, rows).max(1);
+        let across = (combine::RESIDENT * target.sms / along.max(1)).clamp(1, strips);
+        let grid = Dim3::new(across, along, 1);
         let mut step = Step::shared(&kernel, grid, args());
         // The rows of few tiles would begin together on the multiprocessors that the launch before
-        // leaves idle: 10 in a hundred slower with 32 rows of one tile.
-        let tiles = problem.sequences().len() as u32 * (problem.kv_heads / shape.heads);
-        step.overlaps &= tiles * rows >= target.sms / 3;
+        // leaves idle: 10 in a hundred slower with 32 rows of one tile, and 3 with 64 blocks over latent keys.
+        let enough = match shape.cache {
+            Cache::Latent => 2 * target.sms,
+            Cache::Same | Cache::E4m3 => target.sms / 3,
+        };
+        step.overlaps &= along * across >= enough;
         steps.push(step);
     }
     Ok(steps)
@@ -545,6 +565,53 @@ mod tests {
         packed.kv_heads = 1;
         let steps = Decode.plan(&packed, None, target).expect("a plan").steps;
         assert_eq!([steps[0].overlaps, steps[1].overlaps], [false, true]);
+    }
+
+    /// What combines looks for its tile once for many rows: no more blocks than run at a time, and for one tile of many parts one for each strip of a row.
+    #[test]
+    fn what_combines_has_no_more_blocks_than_run_at_a_time() {
+        let target = Target {
+            arch: Arch::SM_90A,
+            sms: 132,
+        };
+        let grid = |batch: u32, heads: u32, keys: u32| {
+            let mut problem = Problem::ragged(vec![(1, keys); batch as usize], heads, 576);
+            (problem.kv_heads, problem.cache) = (1, Cache::Latent);
+            (problem.value_dim, problem.page_size) = (Some(512), Some(64));
+            let shape = decode_shape(&problem, target);
+            let grid = Grid {
+                combine: Combine::Launch,
+                ..decode_grid(&problem, &shape, target)
+            };
+            let plan = decode_plan(&problem, shape, grid, target).expect("a plan");
+            let launch = &plan.steps[1].launch;
+            assert!(launch.grid.x * launch.grid.y <= combine::RESIDENT * target.sms);
+            [launch.grid.x, launch.grid.y]
+        };
+        assert_eq!(grid(1, 16, 65536), [16 * 4, 1]);
+        assert_eq!(grid(128, 64, 4096), [3, 128]);
+        // More tiles than blocks: one of each share at the most is cut.
+        assert_eq!(grid(128, 128, 4096), [3, 128]);
+        assert_eq!(grid(4, 128, 32768), [49, 8]);
+    }
+
+    /// Second tiles that read the same keys come in a round of their own: a block has the first ones of its sequences, and another their second ones.
+    #[test]
+    fn second_tiles_over_latent_keys_come_in_a_round_of_their_own() {
+        let target = Target {
+            arch: Arch::SM_90A,
+            sms: 132,
+        };
+        let mut problem = Problem::ragged(vec![(1, 4096), (2, 64)], 128, 576);
+        (problem.kv_heads, problem.cache) = (1, Cache::Latent);
+        (problem.value_dim, problem.page_size) = (Some(512), Some(64));
+        let shape = decode_shape(&problem, target);
+        assert_eq!(shape.rounds, 4);
+        let grid = decode_grid(&problem, &shape, target);
+        for (rounds, fits) in [(4, true), (1, true), (2, false), (0, false)] {
+            let shape = DecodeShape { rounds, ..shape };
+            assert_eq!(decode_plan(&problem, shape, grid, target).is_ok(), fits);
+        }
     }
 
     /// Tiles of 32 rows in four parts, 64 KB: a launch combines whole ones, and the last block those of 8 bits, whose products leave a launch no

@@ -1,7 +1,7 @@
 //! Work distribution: the key blocks of all tiles, numbered and dealt evenly to the blocks.
 //!
 //! A tile is the rows of one key head of one sequence, or of several that lie next to each other. Tiles are numbered sequence
-//! by sequence, key head by key head, and their key blocks are numbered consecutively: each is a
+//! by sequence, key head by key head (or in rounds, the first tiles of all key heads of all sequences first), and their key blocks are numbered consecutively: each is a
 //! *unit*. Block `g` of the grid has units `g * share` to `(g + 1) * share`. At most one tile
 //! continues from one share into the next, so two slots a block are enough for parts of tiles,
 //! whatever the batch is.
@@ -11,7 +11,7 @@ use super::shape::{DecodeShape, Storage};
 use crate::attention::mask::{MaskArgs, TileMask};
 use crate::attention::problem::MaskKind;
 use crate::attention::score::Scores;
-use heist_builder::{Bool, Global, Group, Kernel, On, Ptr, Val};
+use heist_builder::{Bool, Global, Group, Kernel, On, Ptr, Val, Var};
 
 /// All work of a launch, as a warp sees it. Every lane of a warp takes part in
 /// making it and in [`Work::locate`].
@@ -25,6 +25,17 @@ pub(super) struct Work<'a, 'k> {
     pub(super) total: Val<'k, u32>,
     /// Units of a share.
     pub(super) share: Val<'k, u32>,
+    /// Those of the first 32 sequences, where lengths are on the device.
+    first: Option<First<'k>>,
+}
+
+/// The first sequences, one to a lane: most launches have no more, and find their work without reading lengths again.
+#[derive(Clone, Copy)]
+struct First<'k> {
+    units: Val<'k, u32>,
+    /// The units up to this lane's, and of all of them.
+    ends: Val<'k, u32>,
+    total: Val<'k, u32>,
 }
 
 /// A sequence: where its rows are, and how many.
@@ -37,8 +48,9 @@ pub(super) struct Sequence<'k> {
     pub(super) keys: Val<'k, u32>,
     /// Keys that the cache has before the call: behind them come new ones.
     pub(super) held: Val<'k, u32>,
-    /// Tiles of each key head.
+    /// Tiles of each key head, and the first row of the first one.
     tiles: Val<'k, u32>,
+    first_row: Val<'k, u32>,
     /// The first key block that some row sees, and how many there are. A sequence
     /// without keys has one, of which nothing is seen: its results are zeros.
     pub(super) first_block: Val<'k, u32>,
@@ -63,15 +75,26 @@ pub(super) struct Part<'k> {
     pub(super) first_row: Val<'k, u32>,
     /// Its key head, or the number of its key heads, where it has several.
     pub(super) kv_head: Val<'k, u32>,
-    /// How many key heads it has, and the rows of each.
+    /// How many key heads it has, the rows of each, and whether these are of one query.
     heads: u32,
     head_rows: u32,
+    one_query: bool,
     /// The tile's first unit.
     pub(super) tile_unit: Val<'k, u32>,
     /// The part's first unit.
     pub(super) unit: Val<'k, u32>,
     /// How many units it has.
     pub(super) count: Val<'k, u32>,
+}
+
+/// Where a tile is whose number is known.
+pub(super) struct TileAt<'k> {
+    /// Whether there are so many tiles.
+    pub(super) is_there: Bool<'k>,
+    /// Its sequence, and the first unit and the first tile of this one.
+    pub(super) number: Val<'k, u32>,
+    pub(super) base: Val<'k, u32>,
+    pub(super) tiles: Val<'k, u32>,
 }
 
 impl<'k> Part<'k> {
@@ -115,9 +138,26 @@ impl<'k> Part<'k> {
     /// The query row and the head that a row of the tile is.
     fn token(&self, args: &DecodeArgs<On<'k>>, row: Val<'k, u32>) -> [Val<'k, u32>; 2] {
         let number = self.first_row + self.own(row)[1];
-        let token = number / args.group;
-        let head = self.key_head(row) * args.group + (number - token * args.group);
+        let first = self.key_head(row) * args.group;
+        if self.one_query {
+            // Rows past the last are as good as the last: what a model has for each head is read for them, too.
+            return [self.sequence.q_start, first + number.min(args.group - 1)];
+        }
+        let token = self.query_number(args, number);
+        let head = first + (number - token * args.group);
         [self.sequence.q_start + token, head]
+    }
+
+    /// Which query of its sequence a row of a key head is, counted from the sequence's first row on.
+    pub(super) fn query_number(
+        &self,
+        args: &DecodeArgs<On<'k>>,
+        number: Val<'k, u32>,
+    ) -> Val<'k, u32> {
+        match self.one_query {
+            true => number.kernel().c(0),
+            false => number / args.group,
+        }
     }
 
     /// Where a row of the tile is in the queries, counted in elements.
@@ -202,6 +242,7 @@ impl<'a, 'k> Work<'a, 'k> {
             scores: *scores,
             total: k.c(0),
             share: k.c(0),
+            first: None,
         }
     }
 
@@ -212,17 +253,69 @@ impl<'a, 'k> Work<'a, 'k> {
         scores: &Scores<'a, 'k>,
     ) -> Self {
         let mut work = Work::of(k, shape, args, scores);
-        work.total = match shape.ragged() {
-            false => work.sequence(k.c(0)).units(args.kv_heads) * args.sequences,
-            true => {
-                let total = k.var(0u32);
-                work.each_32(|units, _| total.update(|total| total + units.sum(Group::Warp)));
-                total.get()
-            }
+        if !shape.ragged() {
+            work.total = work.equal_units() * args.sequences * shape.rounds;
+            return work.deal();
+        }
+        let [units, _] = work.of_lane(k.lane());
+        let ends = up_to_lane(units);
+        let first = First {
+            units,
+            ends,
+            total: ends.shuffle_from(31),
         };
-        let even = (work.total + args.blocks - 1) / args.blocks;
-        work.share = even.max(args.least).named("share");
-        work
+        let total = k.var(first.total);
+        work.each_32(32, |[units, _], _| {
+            total.update(|total| total + units.sum(Group::Warp));
+        });
+        (work.total, work.first) = (total.get(), Some(first));
+        work.deal()
+    }
+
+    /// With the share of a block, when all work is counted.
+    fn deal(mut self) -> Self {
+        let even = (self.total + self.args.blocks - 1) / self.args.blocks;
+        self.share = even.max(self.args.least).named("share");
+        self
+    }
+
+    /// The same, and where the tile of that number is, where that hangs on lengths on the device: found while they are counted.
+    pub(super) fn with_tile(
+        k: &Kernel<'k>,
+        shape: &DecodeShape,
+        args: &DecodeArgs<On<'k>>,
+        scores: &Scores<'a, 'k>,
+        tile: Val<'k, u32>,
+    ) -> (Self, Option<TileAt<'k>>) {
+        if !shape.ragged() {
+            return (Work::new(k, shape, args, scores), None);
+        }
+        let mut work = Work::of(k, shape, args, scores);
+        let before = [k.var(0u32), k.var(0u32)];
+        let (number, base, tiles) = (k.var(0u32), k.var(0u32), k.var(0u32));
+        let found = k.var(false);
+        work.each_32(0, |own, of_lane| {
+            let [unit_ends, tile_ends] = [0, 1].map(|at| before[at].get() + up_to_lane(own[at]));
+            let past = tile_ends.gt(tile).ballot();
+            k.if_(past.ne(0) & !found.get(), || {
+                let lane = lowest(past);
+                number.set(of_lane.shuffle_from(lane));
+                base.set((unit_ends - own[0]).shuffle_from(lane));
+                tiles.set((tile_ends - own[1]).shuffle_from(lane));
+                found.set(true);
+            });
+            for (before, ends) in before.iter().zip([unit_ends, tile_ends]) {
+                before.set(ends.shuffle_from(31));
+            }
+        });
+        work.total = before[0].get();
+        let at = TileAt {
+            is_there: found.get(),
+            number: number.get(),
+            base: base.get(),
+            tiles: tiles.get(),
+        };
+        (work.deal(), Some(at))
     }
 
     /// A length, a start or a page. Read-only loads are not for launches that begin before what wrote it has ended.
@@ -233,9 +326,23 @@ impl<'a, 'k> Work<'a, 'k> {
         }
     }
 
-    /// A sequence, by its number.
+    /// Sequences, those of each round counted anew.
+    fn sequences(&self) -> Val<'k, u32> {
+        self.args.sequences * self.shape.rounds
+    }
+
+    /// Units of a sequence in a round, where all are alike: as many in each.
+    fn equal_units(&self) -> Val<'k, u32> {
+        self.sequence(self.k.c(0)).units(self.args.kv_heads)
+    }
+
+    /// A sequence, by its number. In later rounds it is one of those of the rounds before, with its next tile.
     pub(super) fn sequence(&self, number: Val<'k, u32>) -> Sequence<'k> {
         let (k, args) = (self.k, &self.args);
+        let (number, round) = match self.shape.rounds {
+            1 => (number, k.c(0)),
+            _ => (number % args.sequences, number / args.sequences),
+        };
         let (q_start, queries) = match self.shape.ragged() {
             false => (k.c(0), args.q_len),
             true => {
@@ -281,11 +388,15 @@ impl<'a, 'k> Work<'a, 'k> {
             k_start,
             keys,
             held,
-            tiles: match self.shape.appends() {
-                false => (queries * args.group).div_ceil(self.shape.head_rows()),
+            tiles: match (self.shape.appends(), self.shape.rounds) {
+                (false, 1) => (queries * args.group).div_ceil(self.shape.head_rows()),
+                (false, _) => (queries * args.group)
+                    .gt(round * self.shape.head_rows())
+                    .to_u32(),
                 // One, also without queries: it appends.
-                true => k.c(1),
+                (true, _) => k.c(1),
             },
+            first_row: round * self.shape.head_rows(),
             first_block,
             blocks,
             prefix,
@@ -318,67 +429,98 @@ impl<'a, 'k> Work<'a, 'k> {
         (first, last - first)
     }
 
-    /// Calls `body` with the units of 32 sequences at a time, one to a lane, and the
-    /// number of this lane's.
-    fn each_32(&self, body: impl Fn(Val<'k, u32>, Val<'k, u32>)) {
+    /// The units and the tiles of a sequence, a number for each lane; none of those that there are not.
+    fn of_lane(&self, number: Val<'k, u32>) -> [Val<'k, u32>; 2] {
         let (k, args) = (self.k, &self.args);
-        k.for_step(0u32, args.sequences, 32u32, |first| {
+        let own = [k.var(0u32), k.var(0u32)];
+        k.if_(number.lt(self.sequences()), || {
+            let sequence = self.sequence(number);
+            let tiles = args.kv_heads * sequence.tiles;
+            own[0].set(tiles * sequence.blocks);
+            own[1].set(tiles);
+        });
+        own.map(Var::get)
+    }
+
+    /// Calls `body` with the units and the tiles of 32 sequences at a time from one on, one to a lane, and the
+    /// number of this lane's.
+    fn each_32(&self, from: u32, body: impl Fn([Val<'k, u32>; 2], Val<'k, u32>)) {
+        let k = self.k;
+        k.for_step(from, self.sequences(), 32u32, |first| {
             let number = first + k.lane();
-            let units = k.if_value(
-                number.lt(args.sequences),
-                || self.sequence(number).units(args.kv_heads),
-                || k.c(0),
-            );
-            body(units, number);
+            body(self.of_lane(number), number);
         });
     }
 
     /// The sequence that a unit below the total is in, and that sequence's first
     /// unit.
     pub(super) fn locate(&self, unit: Val<'k, u32>) -> (Val<'k, u32>, Val<'k, u32>) {
-        let (k, args) = (self.k, &self.args);
+        let k = self.k;
         if !self.shape.ragged() {
-            let units = self.sequence(k.c(0)).units(args.kv_heads);
+            let units = self.equal_units();
             let number = unit / units;
             return (number, number * units);
         }
-        let (before, found, base) = (k.var(0u32), k.var(0u32), k.var(0u32));
-        let searching = k.var(true);
-        self.each_32(|units, number| {
-            k.if_(searching, || {
-                // Inclusive sums over the lanes.
-                let mut sums = units;
-                for step in [1u32, 2, 4, 8, 16] {
-                    let other = sums.shuffle_up(step);
-                    sums = k.lane().ge(step).select(sums + other, sums);
-                }
-                let ends = before.get() + sums;
-                let past = ends.gt(unit).ballot();
-                k.if_(past.ne(0), || {
-                    // The lowest lane whose sequence ends after the unit.
-                    let lane = ((past & (k.c(0u32) - past)) - 1).count_ones();
-                    found.set(number.shuffle_from(lane));
-                    base.set((ends - units).shuffle_from(lane));
-                    searching.set(false);
-                });
-                before.set(ends.shuffle_from(31));
+        let (found, base) = (k.var(0u32), k.var(0u32));
+        let search = |ends: Val<'k, u32>, units: Val<'k, u32>, number: Val<'k, u32>| {
+            let past = ends.gt(unit).ballot();
+            k.if_(past.ne(0), || {
+                // The lowest lane whose sequence ends after the unit.
+                let lane = lowest(past);
+                found.set(number.shuffle_from(lane));
+                base.set((ends - units).shuffle_from(lane));
             });
-        });
+            past.ne(0)
+        };
+        let search_from = |from: u32, before: Val<'k, u32>| {
+            let (before, searching) = (k.var(before), k.var(true));
+            self.each_32(from, |[units, _], number| {
+                k.if_(searching, || {
+                    let ends = before.get() + up_to_lane(units);
+                    searching.set(!search(ends, units, number));
+                    before.set(ends.shuffle_from(31));
+                });
+            });
+        };
+        match self.first {
+            None => search_from(0, k.c(0)),
+            Some(first) => k.if_else(
+                // Asked of the unit: by a flag that the search sets, and that the loop asks again, ptxas 13.0 takes that flag for set in all of the loop.
+                unit.lt(first.total),
+                || {
+                    search(first.ends, first.units, k.lane());
+                },
+                || search_from(32, first.total),
+            ),
+        }
         (found.get(), base.get())
     }
 
     /// The tile of a unit of a sequence whose first unit is `base`, from the unit to
     /// the tile's end.
     fn part(&self, sequence: Sequence<'k>, base: Val<'k, u32>, unit: Val<'k, u32>) -> Part<'k> {
-        let tile = (unit - base) / sequence.blocks;
+        let k = self.k;
+        // A division takes as long as a branch and a load, and nothing is asked for before it is done, where lengths are on the device.
+        let divided = |known: Bool<'k>,
+                       quotient: Val<'k, u32>,
+                       divide: &dyn Fn() -> Val<'k, u32>| {
+            match self.shape.ragged() {
+                false => divide(),
+                true => k.if_value(known, || quotient, divide),
+            }
+        };
+        let only = (self.args.kv_heads * sequence.tiles).eq(1);
+        let tile = divided(only, k.c(0), &|| (unit - base) / sequence.blocks);
         let tile_unit = base + tile * sequence.blocks;
-        let kv_head = tile / sequence.tiles;
+        let kv_head = divided(sequence.tiles.eq(1), tile, &|| tile / sequence.tiles);
         Part {
             sequence,
-            first_row: (tile - kv_head * sequence.tiles) * self.shape.head_rows(),
+            first_row: sequence.first_row
+                + (tile - kv_head * sequence.tiles) * self.shape.head_rows(),
             kv_head,
             heads: self.shape.heads,
             head_rows: self.shape.head_rows(),
+            one_query: self.shape.one_query,
             tile_unit,
             unit,
             count: tile_unit + sequence.blocks - unit,
@@ -393,6 +535,13 @@ impl<'a, 'k> Work<'a, 'k> {
         unit: Val<'k, u32>,
     ) -> Part<'k> {
         self.part(self.sequence(number), base, unit)
+    }
+
+    /// The tile of that number.
+    pub(super) fn tile_at(&self, at: &TileAt<'k>, tile: Val<'k, u32>) -> Part<'k> {
+        let sequence = self.sequence(at.number);
+        let unit = at.base + (tile - at.tiles) * sequence.blocks;
+        self.part(sequence, at.base, unit)
     }
 
     /// This block's parts of tiles, one after the other. `at` is where its first unit
@@ -425,4 +574,17 @@ impl<'a, 'k> Work<'a, 'k> {
             unit.update(|unit| unit + part.count);
         });
     }
+}
+
+/// The sum of the numbers of all lanes up to this one.
+fn up_to_lane<'k>(own: Val<'k, u32>) -> Val<'k, u32> {
+    let lane = own.kernel().lane();
+    [1u32, 2, 4, 8, 16].into_iter().fold(own, |sum, step| {
+        lane.ge(step).select(sum + sum.shuffle_up(step), sum)
+    })
+}
+
+/// The lowest lane of some.
+fn lowest<'k>(lanes: Val<'k, u32>) -> Val<'k, u32> {
+    ((lanes & (lanes.kernel().c(0u32) - lanes)) - 1).count_ones()
 }
