@@ -208,7 +208,11 @@ def inputs(problem, number, zeros=False):
         drawn = torch.rand(shape, generator=generator, device="cuda", dtype=torch.float32)
         return (torch.zeros_like(drawn) if zeros else drawn * 2 - 1).to(dtype)
 
-    return make(m, k), make(n, k), torch.empty(m, n, dtype=out, device="cuda")
+    # Always m x k and n x k: what is stored the other way is a view.
+    left, right = problem.get("layout", "nt")
+    a = make(m, k) if left == "n" else make(k, m).t()
+    b = make(n, k) if right == "t" else make(k, n).t()
+    return a, b, torch.empty(m, n, dtype=out, device="cuda")
 
 
 def scales_of(problem):

@@ -502,8 +502,10 @@ fn problems(set: &str, words: &[&str]) -> Result<Vec<Gemm>, String> {
         words if words.contains(&"e4m3") => (Input::E4m3, Output::Bf16),
         _ => (Input::Bf16, Output::Bf16),
     };
+    let layouts = words.iter().find_map(|word| word.parse().ok());
+    let layout = layouts.unwrap_or(Layout::Nt);
     let half = |&(m, n, k): &(u32, u32, u32)| {
-        let plain = Gemm::new(m, n, k, input, output, Layout::Nt);
+        let plain = Gemm::new(m, n, k, input, output, layout);
         match input.is_tiny() {
             true => Gemm {
                 sums: Summing::Fast,
@@ -514,6 +516,7 @@ fn problems(set: &str, words: &[&str]) -> Result<Vec<Gemm>, String> {
     };
     let named = |word: &&str| {
         word.parse::<Tiling>().is_ok()
+            || word.parse::<Layout>().is_ok()
             || word.starts_with("order=")
             || ["tf32", "f16", "e4m3", "alone", "static"].contains(word)
             || KINDS.contains(word)
@@ -570,6 +573,15 @@ fn jobs(set: &str, words: &[&str], problem: &Gemm) -> Result<Vec<Named>, KernelE
     let tilings = match set {
         _ if !only.is_empty() => only,
         "chosen" => return Ok(vec![chosen(problem)?]),
+        "variants" => {
+            let first = chosen(problem)?;
+            let others = FAMILY.variants.iter().filter_map(|variant| {
+                variant.suits(problem, H200).ok()?;
+                let job = variant.job(problem, None, H200);
+                Some((variant.name().to_owned(), job))
+            });
+            return Ok(std::iter::once(first).chain(others).collect());
+        }
         "orders" => {
             let ordered = orders(problem).into_iter().map(|(tiling, schedule)| {
                 let job = job_with_tiling(problem, tiling, Some(&schedule), H200);
@@ -648,7 +660,7 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
     let arguments: Vec<String> = std::env::args().skip(1).collect();
     let [directory, rest @ ..] = &arguments[..] else {
         return Err(
-            "usage: gemm_tiles DIR [tiles|orders|widths|near|wave|kinds|many|small|chosen|tiny|groups|random-groups|scaled-groups|experts [SHAPE...]]"
+            "usage: gemm_tiles DIR [tiles|orders|widths|near|wave|kinds|many|small|chosen|variants|tiny|groups|random-groups|scaled-groups|experts [SHAPE...]]"
                 .into(),
         );
     };
@@ -676,7 +688,7 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
         all.push(json!({
             "name": problem.to_string(), "m": m, "n": n, "k": k, "arms": arms,
             "input": problem.input.to_string(), "output": problem.output.to_string(),
-            "scales": problem.scales.to_string(), "sums": problem.sums.to_string(),
+            "layout": problem.layout.to_string(), "scales": problem.scales.to_string(), "sums": problem.sums.to_string(),
         }));
     }
     std::fs::write(directory.join("sweep.json"), serde_json::to_string(&all)?)?;
