@@ -5,7 +5,7 @@
 //! cargo run -p heist-bench --bin spills -- --minutes 8 --threads 14
 //! ```
 //! `--seed 7` draws other shapes, `--part 2/4` takes the second of every four cases, and `--only pausing` those whose words
-//! contain this. ptxas is found as in the tests (`HEIST_PTXAS`). What each family takes for itself comes first, so that a run that ends early leaves out what matters
+//! contain this, and `--again FILE` those that an earlier run, whose output that is, has told. ptxas is found as in the tests (`HEIST_PTXAS`). What each family takes for itself comes first, so that a run that ends early leaves out what matters
 //! least; it says how many cases it did not reach. Each text is assembled once. The exit status is 1 if anything spills, has a
 //! stack frame, or is complained about or refused by ptxas, and 2 where there is no ptxas.
 
@@ -27,9 +27,20 @@ struct Asked {
     seed: u64,
     part: (usize, usize),
     only: String,
+    again: Option<Vec<String>>,
 }
 
 impl Asked {
+    /// Whether a case is asked for.
+    fn has(&self, case: &Case) -> bool {
+        let words = case.to_string();
+        let told = |lines: &Vec<String>| {
+            let begins = format!("{words}: ");
+            lines.iter().any(|line| line.starts_with(&begins))
+        };
+        words.contains(&self.only) && self.again.as_ref().is_none_or(told)
+    }
+
     fn read(mut words: impl Iterator<Item = String>) -> Result<Asked, String> {
         let mut asked = Asked {
             threads: std::thread::available_parallelism().map_or(2, usize::from),
@@ -37,6 +48,7 @@ impl Asked {
             seed: 1,
             part: (1, 1),
             only: String::new(),
+            again: None,
         };
         while let Some(flag) = words.next() {
             let value = words
@@ -61,9 +73,14 @@ impl Asked {
                     asked.part = part.ok_or_else(|| format!("{value} is no part such as 2/4"))?;
                 }
                 "--only" => asked.only = value,
+                "--again" => {
+                    let text = std::fs::read_to_string(&value);
+                    let text = text.map_err(|error| format!("{value}: {error}"))?;
+                    asked.again = Some(text.lines().map(str::to_owned).collect());
+                }
                 _ => {
                     return Err(format!(
-                        "{flag}: there are --threads, --minutes, --seed, --part and --only"
+                        "{flag}: there are --threads, --minutes, --seed, --part, --only and --again"
                     ));
                 }
             }
@@ -136,7 +153,7 @@ fn run() -> Result<bool, String> {
     let (part, parts) = asked.part;
     let cases: Vec<Case> = all(asked.seed)
         .into_iter()
-        .filter(|case| case.to_string().contains(&asked.only))
+        .filter(|case| asked.has(case))
         .skip(part - 1)
         .step_by(parts)
         .collect();

@@ -1,6 +1,6 @@
 //! Which tiles suit groups on Hopper's warpgroups, and how many of them are launched.
 
-use super::problem::{Alike, Grouped, work};
+use super::problem::{Alike, Grouped, Shapes, work};
 use super::schedule::schedule as usual;
 use super::stacked::refusal;
 use super::waves::Load;
@@ -114,6 +114,8 @@ pub(super) struct Left {
     pub(super) copying: u32,
     /// Registers that a thread takes which multiplies, more than others do.
     pub(super) more: u32,
+    /// Whether rows go to places of their own.
+    placed: bool,
 }
 
 /// Registers for factors of rows and columns (two and eight), for places and a gate, for words, or for scales of blocks, beside what a schedule takes: 128 x 240 and
@@ -135,9 +137,13 @@ impl Left {
         let alone = copying == 0 && roles;
         // Words are stored as they are added up; scales of blocks are read beside them.
         let wide = problem.output == Output::F32 || problem.scales == Scales::Blocks;
+        // How many rows a masked group uses is known besides.
+        let masked = matches!(problem.shapes, Shapes::Masked { .. });
         let more = match problem.scales {
-            Scales::Rows if !alone => FACTORS,
-            _ if copying > 0 && !roles && (fused.gated || fused.placed || wide) => FACTORS,
+            Scales::Rows if !alone || masked => FACTORS,
+            _ if copying > 0 && !roles && (fused.gated || fused.placed || wide || masked) => {
+                FACTORS
+            }
             _ => 0,
         };
         Left {
@@ -145,6 +151,7 @@ impl Left {
             roles: roles && !gathered,
             copying,
             more,
+            placed: fused.placed,
         }
     }
 }
@@ -160,6 +167,7 @@ pub(super) fn unfit(
         roles,
         copying,
         more,
+        ..
     } = left;
     let bytes = shared_bytes(problem, tiling) + 2048;
     let levels = match problem.in_levels() {
@@ -170,9 +178,13 @@ pub(super) fn unfit(
     let moved = tiling.moved_beside(problem.in_levels().into(), more);
     let moved = moved.filter(|_| !roles);
     let moved = moved.map(|_| "its sums do not fit the registers that a thread starts with");
-    let reads = u32::from(problem.scales == Scales::Rows);
-    let held =
-        copying == 0 || problem.in_levels() || tiling.can_be_let_go(false, reads, !roles, copying);
+    let reads = problem.scales == Scales::Rows;
+    // Beside rows of masked groups 128 x 192 and 256 x 192 do not fit, and those of 184 columns do.
+    let masked = matches!(problem.shapes, Shapes::Masked { .. });
+    let besides = if masked || left.placed { 8 } else { 0 };
+    let held = copying == 0
+        || problem.in_levels()
+        || tiling.can_be_let_go(reads, !roles, besides, copying);
     let held = (!held).then_some(
         "its sums, what is read for them and what the schedule takes do not fit the registers",
     );
