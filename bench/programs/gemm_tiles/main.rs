@@ -322,6 +322,30 @@ fn near(problem: &Gemm, first: usize, most: usize) -> Vec<Tiling> {
     kept
 }
 
+/// Tiles of which several blocks fit on a multiprocessor, with as few stages as a short depth has: of each width that makes another number of tiles the narrowest.
+fn crowded(problem: &Gemm) -> Vec<Tiling> {
+    let steps = problem.k.div_ceil(64);
+    let mut all = Vec::new();
+    for (rows, blocks, most) in [(64, 4, 72), (64, 3, 96), (64, 2, 160), (128, 2, 72)] {
+        for swapped in [false, true] {
+            let wide = if swapped { problem.m } else { problem.n };
+            let mut narrowest = BTreeMap::new();
+            for cols in (32..=most).step_by(8) {
+                narrowest.entry(wide.div_ceil(cols)).or_insert(cols);
+            }
+            for cols in narrowest.into_values().take(2) {
+                let fit =
+                    (232_448 / blocks - 1024 - rows * cols * 2 - 3072) / ((rows + cols) * 128 + 16);
+                let tiling =
+                    Tiling::new(rows, cols, 64, fit.min(steps + 1).clamp(2, 8)).blocks(blocks);
+                all.push(if swapped { tiling.swapped() } else { tiling });
+            }
+        }
+    }
+    all.retain(|tiling| tiling.check().is_ok());
+    all
+}
+
 /// What the model finds fastest and the fastest of each kind, and besides, of one wave of tiles of 64 and 128 rows, the narrowest of every width: more
 /// multiprocessors have one then.
 fn wave(problem: &Gemm) -> Vec<Tiling> {
@@ -514,8 +538,20 @@ fn problems(set: &str, words: &[&str]) -> Result<Vec<Gemm>, String> {
             false => plain,
         }
     };
+    // Several of a shape: `20*264x3672x256`.
+    let several = words.iter().filter(|word| word.parse::<Tiling>().is_err());
+    let several: Vec<Gemm> = several
+        .filter_map(|word| word.split_once('*'))
+        .map(|(count, one)| {
+            let count = count
+                .parse()
+                .map_err(|_| format!("`{count}` is no number"))?;
+            Ok(half(&shape(one)?).batch(count))
+        })
+        .collect::<Result<_, String>>()?;
     let named = |word: &&str| {
-        word.parse::<Tiling>().is_ok()
+        word.contains('*')
+            || word.parse::<Tiling>().is_ok()
             || word.parse::<Layout>().is_ok()
             || word.starts_with("order=")
             || ["tf32", "f16", "e4m3", "alone", "static"].contains(word)
@@ -527,7 +563,7 @@ fn problems(set: &str, words: &[&str]) -> Result<Vec<Gemm>, String> {
         .map(|word| shapes(word))
         .collect::<Result<_, _>>()?;
     let given = given.concat();
-    let or = |usual: &[(u32, u32, u32)]| match given.is_empty() {
+    let or = |usual: &[(u32, u32, u32)]| match given.is_empty() && several.is_empty() {
         true => usual.to_vec(),
         false => given.clone(),
     };
@@ -547,6 +583,7 @@ fn problems(set: &str, words: &[&str]) -> Result<Vec<Gemm>, String> {
             problems.push(word);
         }
     }
+    problems.extend(several);
     problems.retain(|problem| kind.is_none_or(|kind| problem.scales.to_string() == *kind));
     Ok(problems)
 }
@@ -603,6 +640,26 @@ fn jobs(set: &str, words: &[&str], problem: &Gemm) -> Result<Vec<Named>, KernelE
         "widths" => widths(problem),
         "near" => near(problem, 6, 18),
         "wave" => wave(problem),
+        "crowded" => {
+            let near = near(problem, 3, 7);
+            let direct = Schedule::new(TileSource::Direct);
+            let alone = |tiling: &Tiling| {
+                let job = job_with_tiling(problem, *tiling, Some(&direct), H200);
+                (format!("{tiling} direct"), job)
+            };
+            let plain = near
+                .iter()
+                .filter(|tiling| !tiling.pingpong && tiling.cluster.count() == 1);
+            let first = plain.take(2).map(alone);
+            let crowded = crowded(problem);
+            let others = crowded.iter().map(alone);
+            let all = near
+                .iter()
+                .map(|tiling| in_tiles(*tiling))
+                .chain(first)
+                .chain(others);
+            return Ok(all.filter(|(_, job)| job.is_ok()).collect());
+        }
         "kinds" => near(problem, 1, 6),
         "many" => many(problem, 1.6, 72),
         _ => candidates(problem),
@@ -660,7 +717,7 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
     let arguments: Vec<String> = std::env::args().skip(1).collect();
     let [directory, rest @ ..] = &arguments[..] else {
         return Err(
-            "usage: gemm_tiles DIR [tiles|orders|widths|near|wave|kinds|many|small|chosen|variants|tiny|groups|random-groups|scaled-groups|experts [SHAPE...]]"
+            "usage: gemm_tiles DIR [tiles|orders|widths|near|wave|crowded|kinds|many|small|chosen|variants|tiny|groups|random-groups|scaled-groups|experts [SHAPE...]]"
                 .into(),
         );
     };
@@ -688,7 +745,7 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
         all.push(json!({
             "name": problem.to_string(), "m": m, "n": n, "k": k, "arms": arms,
             "input": problem.input.to_string(), "output": problem.output.to_string(),
-            "layout": problem.layout.to_string(), "scales": problem.scales.to_string(), "sums": problem.sums.to_string(),
+            "batch": problem.batch, "layout": problem.layout.to_string(), "scales": problem.scales.to_string(), "sums": problem.sums.to_string(),
         }));
     }
     std::fs::write(directory.join("sweep.json"), serde_json::to_string(&all)?)?;

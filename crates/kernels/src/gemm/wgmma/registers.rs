@@ -58,7 +58,7 @@ fn besides(form: &Form, schedule: &Schedule) -> u32 {
                 twice && tiling.swapped && form.finish.bias,
                 if clustered { 24 } else { 8 },
             )
-            + if_(form.way == Way::Met && form.levels && reads.any, 32);
+            + if_(form.way == Way::Met && form.levels && reads.any, 64);
     }
     BESIDES
         + if_(rows, 24)
