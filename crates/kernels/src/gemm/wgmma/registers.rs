@@ -119,13 +119,14 @@ const BESIDES_PIECES: [u32; 2] = [100, 136];
 /// Registers that a thread keeps which copies: for a policy that is interpreted, or to leave a tile. What all warps of an only loop keep from tile to tile
 /// lies in them too, and so does what is known of pieces.
 pub(super) fn copying(form: &Form, schedule: &Schedule) -> u32 {
-    let one_loop = !in_roles(form, schedule);
+    let turned_or_clustered = form.tiling.swapped || form.tiling.cluster.count() > 1;
+    let keeps_more = turned_or_clustered && !in_roles(form, schedule);
     match copying_registers(schedule) {
         0 if is_plain(schedule) => 0,
         0 if form.tiling.tail => 104,
         0 => 56,
         _ if form.tiling.tail => 120,
-        least => least + if_(one_loop, 16),
+        least => least + if_(keeps_more, 16),
     }
 }
 
