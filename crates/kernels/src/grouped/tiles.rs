@@ -141,9 +141,7 @@ impl Left {
         let masked = matches!(problem.shapes, Shapes::Masked { .. });
         let more = match problem.scales {
             Scales::Rows if !alone || masked => FACTORS,
-            _ if copying > 0 && !roles && (fused.gated || fused.placed || wide || masked) => {
-                FACTORS
-            }
+            _ if copying > 0 && !roles && (fused.gated || fused.placed || wide) => FACTORS,
             _ => 0,
         };
         Left {
@@ -175,13 +173,26 @@ pub(super) fn unfit(
         false => None,
     };
     // Without loops of their own the next tile could not begin while one is stored: groups ask for theirs.
+    let masked = matches!(problem.shapes, Shapes::Masked { .. });
+    // Nor do 256 x 128 fit in one loop, where it is known besides how many rows are used.
+    let twice = masked && copying > 0 && !tiling.keeps();
+    let more = if twice { more.max(FACTORS) } else { more };
     let moved = tiling.moved_beside(problem.in_levels().into(), more);
     let moved = moved.filter(|_| !roles);
     let moved = moved.map(|_| "its sums do not fit the registers that a thread starts with");
     let reads = problem.scales == Scales::Rows;
-    // Beside rows of masked groups 128 x 192 and 256 x 192 do not fit, and those of 184 columns do.
-    let masked = matches!(problem.shapes, Shapes::Masked { .. });
-    let besides = if masked || left.placed { 8 } else { 0 };
+    // 128 x 192 and 256 x 192 do not fit, and tiles of 184 columns do, beside rows of masked groups, columns that are stored the other way, and results that
+    // threads store.
+    let by_threads = problem.output == Output::F32
+        || problem
+            .alike()
+            .is_some_and(|alike| !alike.n.is_multiple_of(8));
+    let across = problem.layout.b() == Major::Outer;
+    let besides = if masked || left.placed || by_threads || across {
+        8
+    } else {
+        0
+    };
     let held = copying == 0
         || problem.in_levels()
         || tiling.can_be_let_go(reads, !roles, besides, copying);

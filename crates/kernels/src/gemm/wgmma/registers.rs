@@ -53,6 +53,7 @@ fn besides(form: &Form, schedule: &Schedule) -> u32 {
     if is_plain(schedule) {
         return BESIDES
             + if_(rows, if tiling.pingpong || reads.any { 24 } else { 12 })
+            + if_(rows && twice && clustered && reads.all > 1, 24)
             + if_(tiling.pingpong && reads.each > 1, 8)
             + if_(
                 twice && tiling.swapped && form.finish.bias,
@@ -64,6 +65,7 @@ fn besides(form: &Form, schedule: &Schedule) -> u32 {
         + if_(rows, 24)
         + if_(rows && reads.any, 24)
         + if_(twice && clustered && reads.all > 1, 20)
+        + if_(twice && reads.all > 2, 16)
         + if_(twice && tiling.swapped && reads.any, 28)
         + if_(twice && schedule.classes.is_some(), 16)
         + if_(one_loop && twice && form.words && reads.any, 4)
@@ -82,16 +84,16 @@ fn let_go(form: &Form, schedule: &Schedule) -> u32 {
     // Columns behind the last panel, beside panels that are narrow since shared memory is full.
     let narrow = matches!(form.way, Way::Staged(staging) if staging.width() < 64);
     let turned_bias = twice && tiling.swapped && form.finish.bias && !reading;
-    let rows = stores_rows(form);
+    let (rows, by_threads) = (stores_rows(form), matches!(form.way, Way::Rows(_)));
     let reading = reading || tiling.pingpong && form.finish.bias;
     LET_GO
         + if_(reading, LET_GO_WITH_C)
         + if_(one_loop && (twice || reading), IN_ONE_LOOP)
+        + if_(one_loop && three, if reading { 8 } else { 24 })
         + if_(one_loop && twice && clustered && reads.all > 1, 24)
-        + if_(
-            one_loop && clustered && matches!(form.way, Way::Rows(_)),
-            IN_ONE_LOOP,
-        )
+        + if_(one_loop && twice && clustered && reads.all > 2, 24)
+        + if_(tiling.pingpong && each > 1, 8)
+        + if_(by_threads && (twice || one_loop && clustered), IN_ONE_LOOP)
         + if_(one_loop && clustered && rows, 40)
         + if_(twice && tiling.swapped && half, HALF)
         + if_(twice && !tiling.swapped && half && narrow, HALF / 2)
@@ -102,7 +104,7 @@ fn let_go(form: &Form, schedule: &Schedule) -> u32 {
             twice && tiling.swapped && form.way == Way::Threads && form.finish.aligned < 8,
             16,
         )
-        + if_(form.way == Way::Shares && form.levels, 8)
+        + if_(form.way == Way::Shares, 8)
 }
 
 /// As many more where warpgroups have no loop of their own: 256 x 152 fits with C then, 256 x 160 does not.
@@ -187,7 +189,7 @@ pub(super) fn holds(form: &Form, schedule: &Schedule) -> bool {
         let alone = tiling.groups() == 1 && form.finish.adds && least > 0;
         let [own, one] = BESIDES_PIECES;
         let taken = match in_roles(form, schedule) {
-            true => own + if_(form.finish.adds, 16),
+            true => own + if_(form.finish.adds, 16) + if_(form.finish.aligned < 8, 32),
             false => one,
         };
         let held = tiling.sums() + taken <= tiling.most_beside(copying(form, schedule));
