@@ -208,7 +208,12 @@ def inputs(problem, number, zeros=False):
         drawn = torch.rand(shape, generator=generator, device="cuda", dtype=torch.float32)
         return (torch.zeros_like(drawn) if zeros else drawn * 2 - 1).to(dtype)
 
-    return make(m, k), make(n, k), torch.empty(m, n, dtype=out, device="cuda")
+    # Always m x k and n x k: what is stored the other way is a view.
+    left, right = problem.get("layout", "nt")
+    several = (problem["batch"],) if problem.get("batch", 1) > 1 else ()
+    a = make(*several, m, k) if left == "n" else make(*several, k, m).mT
+    b = make(*several, n, k) if right == "t" else make(*several, k, n).mT
+    return a, b, torch.empty(*several, m, n, dtype=out, device="cuda")
 
 
 def scales_of(problem):
@@ -242,7 +247,7 @@ def scaled(problem, a, b, scales):
 def peer_of(problem, a, b, d, scales):
     """The same by cuBLAS, or by what PyTorch has for 8-bit floats."""
     if not scales:
-        return lambda: torch.mm(a, b.t(), out=d)
+        return lambda: torch.matmul(a, b.mT, out=d)
     left, right = scales
     left, right = {
         "tensor": lambda: (left.reshape(()), right.reshape(())),
@@ -258,7 +263,7 @@ def peer_of(problem, a, b, d, scales):
 def measure(problem, options, made, flush):
     m, n, k = (problem[name] for name in "mnk")
     bytes_ = DTYPES[problem["input"]].itemsize
-    size = bytes_ * (m * k + n * k) + max(bytes_, 2) * m * n
+    size = (bytes_ * (m * k + n * k) + max(bytes_, 2) * m * n) * problem.get("batch", 1)
     # Those that come again all fit L2 together: where one set lies there is a matter of luck.
     fitting = min(options.sets, int(30e6 / size))
     count = max(1, fitting if options.hot else min(16, math.ceil(160e6 / size)))
@@ -269,7 +274,7 @@ def measure(problem, options, made, flush):
     scales = scales_of(problem)
     named = dict(zip(("scale_a", "scale_b"), scales or []))
     left, right = scaled(problem, a, b, scales)
-    reference = left @ right.t()
+    reference = left @ right.mT
     del left, right
     torch.backends.cuda.matmul.allow_tf32 = True
     norm = reference.norm()

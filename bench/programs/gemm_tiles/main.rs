@@ -261,6 +261,14 @@ fn orders(problem: &Gemm) -> Vec<(Tiling, Schedule)> {
     all
 }
 
+/// Stages that fit: beside two wide buffers of each warp in the epilogue, or a narrow one for a fourth stage.
+fn deepest(rows: u32, cols: u32) -> u32 {
+    let groups = (rows / 64).min(3).min(if rows == 256 { 2 } else { 3 });
+    let stage = (rows + cols) * 128 + 16;
+    let fit = |buffer: u32| (232_448 - 3072 - groups * 4 * buffer) / stage;
+    fit(4096).max(fit(1024).min(4)).min(12)
+}
+
 /// Tile shapes for one to four waves: for each number of tiles across the narrowest ones that make it.
 fn widths(problem: &Gemm) -> Vec<Tiling> {
     let mut all = Vec::new();
@@ -270,11 +278,7 @@ fn widths(problem: &Gemm) -> Vec<Tiling> {
             narrowest.entry(problem.n.div_ceil(cols)).or_insert(cols);
         }
         for cols in narrowest.into_values() {
-            let groups = (rows / 64).min(3).min(if rows == 256 { 2 } else { 3 });
-            let stage = (rows + cols) * 128 + 16;
-            // Two wide buffers of each warp in the epilogue, or a narrow one for a fourth stage.
-            let fit = |buffer: u32| (232_448 - 3072 - groups * 4 * buffer) / stage;
-            let stages = fit(4096).max(fit(1024).min(4)).min(12);
+            let stages = deepest(rows, cols);
             for cluster in [Cluster::Alone, Cluster::Below, Cluster::Beside] {
                 all.push(Tiling::new(rows, cols, 64, stages).cluster(cluster));
             }
@@ -316,6 +320,54 @@ fn near(problem: &Gemm, first: usize, most: usize) -> Vec<Tiling> {
     }
     kept.truncate(most);
     kept
+}
+
+/// Tiles of which several blocks fit on a multiprocessor, with as few stages as a short depth has: of each width that makes another number of tiles the narrowest.
+fn crowded(problem: &Gemm) -> Vec<Tiling> {
+    let steps = problem.k.div_ceil(64);
+    let mut all = Vec::new();
+    for (rows, blocks, most) in [(64, 4, 72), (64, 3, 96), (64, 2, 160), (128, 2, 72)] {
+        for swapped in [false, true] {
+            let wide = if swapped { problem.m } else { problem.n };
+            let mut narrowest = BTreeMap::new();
+            for cols in (32..=most).step_by(8) {
+                narrowest.entry(wide.div_ceil(cols)).or_insert(cols);
+            }
+            for cols in narrowest.into_values().take(2) {
+                let fit =
+                    (232_448 / blocks - 1024 - rows * cols * 2 - 3072) / ((rows + cols) * 128 + 16);
+                let tiling =
+                    Tiling::new(rows, cols, 64, fit.min(steps + 1).clamp(2, 8)).blocks(blocks);
+                all.push(if swapped { tiling.swapped() } else { tiling });
+            }
+        }
+    }
+    all.retain(|tiling| tiling.check().is_ok());
+    all
+}
+
+/// What the model finds fastest and the fastest of each kind, and besides, of one wave of tiles of 64 and 128 rows, the narrowest of every width: more
+/// multiprocessors have one then.
+fn wave(problem: &Gemm) -> Vec<Tiling> {
+    let mut all = near(problem, 6, 14);
+    for (rows, least, most) in [(64, 64, 256), (128, 32, 160)] {
+        let mut narrowest = BTreeMap::new();
+        for cols in (least..=most).step_by(8) {
+            let tiles = problem.m.div_ceil(rows) * problem.n.div_ceil(cols);
+            if tiles <= H200.sms {
+                narrowest.entry(std::cmp::Reverse(tiles)).or_insert(cols);
+            }
+        }
+        for cols in narrowest.into_values().take(4) {
+            let stages = deepest(rows, cols);
+            let alone = Tiling::new(rows, cols, 64, stages);
+            all.push(alone);
+            all.push(alone.cluster(Cluster::Below));
+        }
+    }
+    let mut seen = HashSet::new();
+    all.retain(|tiling| tiling.check().is_ok() && seen.insert(*tiling));
+    all
 }
 
 /// The three that the model finds fastest of each kind, of those that it finds at most so many times slower than the
@@ -411,8 +463,36 @@ fn dealt(tiling: &Tiling) -> Schedule {
     schedule
 }
 
+/// Shapes drawn between bounds: `drawn:SEED:COUNT:STEP:33-256:2048-16384:2048-16384`, each side log-uniformly, n and k in multiples of the step.
+fn between(text: &str) -> Option<Vec<(u32, u32, u32)>> {
+    let [seed, count, step, bounds @ ..] = &text.split(':').collect::<Vec<_>>()[..] else {
+        return None;
+    };
+    let (mut random, step) = (
+        fastrand::Rng::with_seed(seed.parse().ok()?),
+        step.parse().ok()?,
+    );
+    let bounds: Option<Vec<(f64, f64)>> = bounds
+        .iter()
+        .map(|bound| bound.split_once('-'))
+        .map(|bound| Some((bound?.0.parse().ok()?, bound?.1.parse().ok()?)))
+        .collect();
+    let [m, n, k] = bounds?[..] else { return None };
+    let mut side = |(least, most): (f64, f64), step: u32| {
+        let side = least * (most / least).powf(random.f64());
+        (side as u32).next_multiple_of(step)
+    };
+    let mut draw = || (side(m, 1), side(n, step), side(k, step));
+    Some((0..count.parse().ok()?).map(|_| draw()).collect())
+}
+
 /// The shapes that a word stands for: one, or some drawn at random.
 fn shapes(word: &str) -> Result<Vec<(u32, u32, u32)>, String> {
+    if let Some(drawn) = word.strip_prefix("drawn:") {
+        return between(drawn).ok_or_else(|| {
+            format!("`{word}`: write a seed, a number, a step and bounds as drawn:7:40:8:33-256:2048-16384:2048-16384")
+        });
+    }
     let Some(drawn) = word.strip_prefix("random:") else {
         return Ok(vec![shape(word)?]);
     };
@@ -443,13 +523,38 @@ fn problems(set: &str, words: &[&str]) -> Result<Vec<Gemm>, String> {
     let (input, output) = match words {
         words if words.contains(&"tf32") => (Input::Tf32, Output::F32),
         words if words.contains(&"f16") => (Input::F16, Output::F16),
+        words if words.contains(&"e4m3") => (Input::E4m3, Output::Bf16),
         _ => (Input::Bf16, Output::Bf16),
     };
-    let half = |&(m, n, k): &(u32, u32, u32)| Gemm::new(m, n, k, input, output, Layout::Nt);
+    let layouts = words.iter().find_map(|word| word.parse().ok());
+    let layout = layouts.unwrap_or(Layout::Nt);
+    let half = |&(m, n, k): &(u32, u32, u32)| {
+        let plain = Gemm::new(m, n, k, input, output, layout);
+        match input.is_tiny() {
+            true => Gemm {
+                sums: Summing::Fast,
+                ..plain.scales(Scales::Tensor)
+            },
+            false => plain,
+        }
+    };
+    // Several of a shape: `20*264x3672x256`.
+    let several = words.iter().filter(|word| word.parse::<Tiling>().is_err());
+    let several: Vec<Gemm> = several
+        .filter_map(|word| word.split_once('*'))
+        .map(|(count, one)| {
+            let count = count
+                .parse()
+                .map_err(|_| format!("`{count}` is no number"))?;
+            Ok(half(&shape(one)?).batch(count))
+        })
+        .collect::<Result<_, String>>()?;
     let named = |word: &&str| {
-        word.parse::<Tiling>().is_ok()
+        word.contains('*')
+            || word.parse::<Tiling>().is_ok()
+            || word.parse::<Layout>().is_ok()
             || word.starts_with("order=")
-            || ["tf32", "f16", "alone", "static"].contains(word)
+            || ["tf32", "f16", "e4m3", "alone", "static"].contains(word)
             || KINDS.contains(word)
     };
     let given: Vec<Vec<_>> = words
@@ -458,7 +563,7 @@ fn problems(set: &str, words: &[&str]) -> Result<Vec<Gemm>, String> {
         .map(|word| shapes(word))
         .collect::<Result<_, _>>()?;
     let given = given.concat();
-    let or = |usual: &[(u32, u32, u32)]| match given.is_empty() {
+    let or = |usual: &[(u32, u32, u32)]| match given.is_empty() && several.is_empty() {
         true => usual.to_vec(),
         false => given.clone(),
     };
@@ -478,6 +583,7 @@ fn problems(set: &str, words: &[&str]) -> Result<Vec<Gemm>, String> {
             problems.push(word);
         }
     }
+    problems.extend(several);
     problems.retain(|problem| kind.is_none_or(|kind| problem.scales.to_string() == *kind));
     Ok(problems)
 }
@@ -504,6 +610,15 @@ fn jobs(set: &str, words: &[&str], problem: &Gemm) -> Result<Vec<Named>, KernelE
     let tilings = match set {
         _ if !only.is_empty() => only,
         "chosen" => return Ok(vec![chosen(problem)?]),
+        "variants" => {
+            let first = chosen(problem)?;
+            let others = FAMILY.variants.iter().filter_map(|variant| {
+                variant.suits(problem, H200).ok()?;
+                let job = variant.job(problem, None, H200);
+                Some((variant.name().to_owned(), job))
+            });
+            return Ok(std::iter::once(first).chain(others).collect());
+        }
         "orders" => {
             let ordered = orders(problem).into_iter().map(|(tiling, schedule)| {
                 let job = job_with_tiling(problem, tiling, Some(&schedule), H200);
@@ -524,6 +639,27 @@ fn jobs(set: &str, words: &[&str], problem: &Gemm) -> Result<Vec<Named>, KernelE
         }
         "widths" => widths(problem),
         "near" => near(problem, 6, 18),
+        "wave" => wave(problem),
+        "crowded" => {
+            let near = near(problem, 3, 7);
+            let direct = Schedule::new(TileSource::Direct);
+            let alone = |tiling: &Tiling| {
+                let job = job_with_tiling(problem, *tiling, Some(&direct), H200);
+                (format!("{tiling} direct"), job)
+            };
+            let plain = near
+                .iter()
+                .filter(|tiling| !tiling.pingpong && tiling.cluster.count() == 1);
+            let first = plain.take(2).map(alone);
+            let crowded = crowded(problem);
+            let others = crowded.iter().map(alone);
+            let all = near
+                .iter()
+                .map(|tiling| in_tiles(*tiling))
+                .chain(first)
+                .chain(others);
+            return Ok(all.filter(|(_, job)| job.is_ok()).collect());
+        }
         "kinds" => near(problem, 1, 6),
         "many" => many(problem, 1.6, 72),
         _ => candidates(problem),
@@ -581,7 +717,7 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
     let arguments: Vec<String> = std::env::args().skip(1).collect();
     let [directory, rest @ ..] = &arguments[..] else {
         return Err(
-            "usage: gemm_tiles DIR [tiles|orders|widths|near|kinds|many|small|chosen|tiny|groups|random-groups|scaled-groups|experts [SHAPE...]]"
+            "usage: gemm_tiles DIR [tiles|orders|widths|near|wave|crowded|kinds|many|small|chosen|variants|tiny|groups|random-groups|scaled-groups|experts [SHAPE...]]"
                 .into(),
         );
     };
@@ -609,7 +745,7 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
         all.push(json!({
             "name": problem.to_string(), "m": m, "n": n, "k": k, "arms": arms,
             "input": problem.input.to_string(), "output": problem.output.to_string(),
-            "scales": problem.scales.to_string(), "sums": problem.sums.to_string(),
+            "batch": problem.batch, "layout": problem.layout.to_string(), "scales": problem.scales.to_string(), "sums": problem.sums.to_string(),
         }));
     }
     std::fs::write(directory.join("sweep.json"), serde_json::to_string(&all)?)?;

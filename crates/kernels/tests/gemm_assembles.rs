@@ -376,6 +376,146 @@ fn tile_shapes(all: &mut Vec<(Target, Job)>) {
     }
 }
 
+/// Kernels that spilled until registers moved to them, or something was read in parts; and what does not fit even so, of which the next narrower tiles are taken.
+/// They were found by `spills` in `bench/programs`.
+fn found_by_the_scan(all: &mut Vec<(Target, Job)>) {
+    let arch = heist_builder::Arch::SM_90A;
+    let target = Target { arch, sms: 132 };
+    let none = Epilogue::default();
+    let with_c = Epilogue { beta: 1.0, ..none };
+    let bias = Epilogue {
+        bias: true,
+        activation: Activation::Gelu,
+        ..none
+    };
+    let full = Epilogue { beta: 1.0, ..bias };
+    let half = |shape: [u32; 3], layout| {
+        let [m, n, k] = shape;
+        Gemm::new(m, n, k, Input::Bf16, Output::Bf16, layout)
+    };
+    let words = |shape: [u32; 3], layout| Gemm {
+        output: Output::F32,
+        ..half(shape, layout)
+    };
+    let tiny = |shape: [u32; 3]| {
+        let [m, n, k] = shape;
+        let plain = Gemm::new(m, n, k, Input::E4m3, Output::Bf16, Layout::Nt);
+        Gemm {
+            sums: Summing::Fast,
+            ..plain.scales(Scales::Rows)
+        }
+    };
+    let even = [8192, 4160, 1408];
+    // Rows that begin at every second element, so that threads store them.
+    let odd = [6656, 1170, 496];
+    // A last wave that is cut.
+    let cut = [5120, 2176, 4544];
+    let (nt, nn) = (Layout::Nt, Layout::Nn);
+    for (problem, epilogue, tiling, text) in [
+        (
+            half(even, nt).scales(Scales::Rows),
+            bias,
+            "wgmma:128x208x64/4/swapped",
+            EARLY,
+        ),
+        (half(even, nn), bias, "wgmma:128x240x64/4/swapped", EARLY),
+        (
+            half(even, nt).scales(Scales::Rows),
+            bias,
+            "wgmma:128x256x64/4/cluster=4x1",
+            EARLY,
+        ),
+        (tiny(even), none, "wgmma:192x136x64/4/swapped", PAUSING),
+        (tiny(even), none, "wgmma:128x136x64/4/swapped", EARLY),
+        (
+            tiny(even),
+            with_c,
+            "wgmma:128x224x64/4/swapped/cluster=2",
+            STEALS,
+        ),
+        (tiny(even), full, "wgmma:128x256x64/4/cluster=2", STEALS),
+        (words(even, nn), bias, "wgmma:128x128x64/6/pingpong", LOADED),
+        (
+            words(cut, nn),
+            bias,
+            "wgmma:128x192x64/4/tail",
+            "direct grouped(16)",
+        ),
+        (
+            half(odd, nt),
+            full,
+            "wgmma:128x168x64/5/pingpong",
+            "ticket late",
+        ),
+    ] {
+        let tiling = tiling.parse().expect("a tile shape");
+        let job = gemm::job_with_tiling(
+            &problem.epilogue(epilogue),
+            tiling,
+            Some(&schedule(text)),
+            target,
+        );
+        all.push((target, job.expect("registers move")));
+    }
+    for (problem, epilogue, tiling, text) in [
+        (
+            half(odd, nt),
+            full,
+            "wgmma:128x176x64/5/pingpong",
+            "ticket late",
+        ),
+        (
+            half(odd, nt),
+            bias,
+            "wgmma:256x192x64/3/cluster=2",
+            "ticket late",
+        ),
+        (half(odd, nt), bias, "wgmma:256x192x64/3", PAUSING),
+        (half(odd, nt), with_c, "wgmma:256x184x64/4", STEALS),
+        (half(even, nt), none, "wgmma:256x184x64/4", LOADED),
+        (half(even, nn), bias, "wgmma:256x192x64/3/swapped", LOADED),
+        (
+            half(even, nn),
+            bias,
+            "wgmma:256x176x64/4/swapped/cluster=2",
+            EARLY,
+        ),
+        (half(even, nt), full, "wgmma:256x144x64/4/cluster=2", EARLY),
+        (
+            half(even, nt),
+            full,
+            "wgmma:256x184x64/4/cluster=1x4",
+            STEALS,
+        ),
+        (words(cut, nn), bias, "wgmma:128x192x64/4/tail", STEALS),
+    ] {
+        let (problem, text) = (problem.epilogue(epilogue), schedule(text));
+        let tiling = tiling.parse().expect("a tile shape");
+        let refused = gemm::job_with_tiling(&problem, tiling, Some(&text), target);
+        let refused = refused.expect_err("it would spill").to_string();
+        assert!(refused.contains("registers"), "{refused}");
+        let chosen = gemm::FAMILY.choose(None, &problem, target);
+        let job = chosen.and_then(|it| it.job(&problem, Some(&text), target));
+        all.push((target, job.expect("some tiles hold it")));
+    }
+    // Masked groups know how many rows they use besides.
+    let rows = vec![60; 64];
+    let masked = Grouped::masked(rows, 2048, [5952, 1408], Input::E4m3, Output::Bf16);
+    let fast = Grouped {
+        sums: Summing::Fast,
+        ..masked
+    };
+    let given = |groups: &Grouped, tiling: &str, text: Option<&str>| {
+        let (tiling, text) = (tiling.parse().expect("a tile shape"), text.map(schedule));
+        grouped::job_with_tiling(groups, tiling, text.as_ref(), target)
+    };
+    let factors = fast.clone().scales(Scales::Rows);
+    let job = given(&factors, "wgmma:64x256x64/5/pingpong", None);
+    all.push((target, job.expect("registers move")));
+    let refused = given(&fast, "wgmma:128x192x64/5/pingpong", Some(LOADED));
+    refused.expect_err("it would spill");
+}
+
 #[test]
 fn every_variant_on_every_architecture() {
     let Some(ptxas) = Ptxas::find_or_say_skipped() else {
@@ -420,6 +560,9 @@ fn every_variant_on_every_architecture() {
     let mut all = sample(all);
     groups_let_go(&mut all);
     tight(&mut all);
+    let mut found = Vec::new();
+    found_by_the_scan(&mut found);
+    all.extend(sample(found));
     let codes = MachineCodes::default();
     let wrong: Vec<String> = parallel(&all, |(target, job)| {
         let name = format!("{} for {}", job.name, target.arch);

@@ -266,6 +266,18 @@ impl Cubin {
 /// When `work` panics.
 pub fn parallel<T: Sync, R: Send>(items: &[T], work: impl Fn(&T) -> R + Sync) -> Vec<R> {
     let threads = std::thread::available_parallelism().map_or(2, usize::from);
+    parallel_on(threads, items, work)
+}
+
+/// The same on so many threads.
+///
+/// # Panics
+/// When `work` panics.
+pub fn parallel_on<T: Sync, R: Send>(
+    threads: usize,
+    items: &[T],
+    work: impl Fn(&T) -> R + Sync,
+) -> Vec<R> {
     let next = AtomicUsize::new(0);
     let results = Mutex::new(Vec::with_capacity(items.len()));
     std::thread::scope(|scope| {

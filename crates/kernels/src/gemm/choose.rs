@@ -43,8 +43,15 @@ pub(crate) fn tiling(problem: &Gemm, schedule: Option<&Schedule>, target: Target
         Some(schedule) if wgmma::is_let_go(schedule) => tiling.cluster == Cluster::Alone,
         _ => after_tile || meets(problem, tiling, target),
     };
-    let holds =
-        |tiling: &Tiling| schedule.is_none_or(|schedule| wgmma::holds(problem, tiling, schedule));
+    let holds = |tiling: &Tiling| match schedule {
+        Some(schedule) => wgmma::holds(problem, tiling, schedule, target),
+        None => wgmma::holds(
+            problem,
+            tiling,
+            &self::schedule(problem, tiling, target),
+            target,
+        ),
+    };
     let mut ranked = ranked(problem, target).into_iter();
     let best = ranked.find(|(_, tiling)| suits(tiling) && holds(tiling));
     best.map_or(LARGE, |(_, tiling)| tiling)

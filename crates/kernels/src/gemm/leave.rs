@@ -15,6 +15,7 @@
 
 use super::epilogue::{Finish, Stored, Sums, To};
 use super::kernel::left;
+use super::problem::Scales;
 use super::tiling::Tiling;
 use heist_builder::{
     Global, Kernel, Ptr, SharedTile, TensorMapRef, TileLayout, TileSpec, Val, WgmmaResult, f16,
@@ -24,7 +25,7 @@ use heist_launch::Swizzle;
 /// Rows of accumulators that a warp has at a time.
 const WARP_ROWS: u32 = 16;
 
-/// Rows of the result whose C a thread asks for at a time, where operands are swapped: the assembler would ask for that of all rows at once, and spill.
+/// Rows of the result whose C, or factors, a thread asks for at a time, where operands are swapped: the assembler would ask for those of all rows at once, and spill.
 const TURNED_ROWS: u32 = 32;
 
 /// The staging buffers of a warp in shared memory.
@@ -358,7 +359,8 @@ impl<'k> Staged<'k> {
             self.free_buffer(self.shape.newer(part, parts));
             for pair in 0..blocks.div_ceil(2) {
                 let first = pair * 2;
-                if finish.adds && pair > 0 && (pair * 16).is_multiple_of(TURNED_ROWS) {
+                let asks = finish.adds || finish.scales == Scales::Rows;
+                if asks && pair > 0 && (pair * 16).is_multiple_of(TURNED_ROWS) {
                     k.sync_warp();
                 }
                 let [a, b] = words(part * blocks + first);

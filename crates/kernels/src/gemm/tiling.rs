@@ -15,25 +15,18 @@ pub(crate) const GROUP_ROWS: u32 = 64;
 /// Rows that three warpgroups share.
 const THREE_GROUPS: u32 = 3 * GROUP_ROWS;
 /// Registers that a thread takes besides its sums.
-const BESIDES: u32 = 36;
+pub(super) const BESIDES: u32 = 36;
 /// The same where a tile can be left half done, or a policy is interpreted.
-const LET_GO: u32 = 32;
+pub(super) const LET_GO: u32 = 32;
 /// As many more where C is added there: two addresses, and a panel's words in flight. With twice 64 rows of a thread's, tiles of 168 columns
 /// fit and those of 176 do not, as the assembler has it.
 pub(super) const LET_GO_WITH_C: u32 = 20;
 /// As many more where warpgroups have no loop of their own: 256 x 152 fits with C then, 256 x 160 does not.
 const LET_GO_IN_ONE_LOOP: u32 = 16;
-/// As many more where operands are swapped, a thread has twice 64 rows, and half of 16 columns is left: 256 x 120 and 256 x 144 fit, 256 x 136 does not.
-const LET_GO_HALF: u32 = 64;
-/// As many more where 64 rows of a thread's are added up in two levels: 128 x 192 does not fit, 128 x 176 and 256 x 128 do.
-const LET_GO_IN_LEVELS: u32 = 8;
 /// As many more where operands are swapped, and C or bias is added.
 pub(super) const TURNED: u32 = 8;
 /// The same where it adds up parts that are multiplied by scales from its stages, and nothing is read ahead.
 const COPIED: u32 = 30;
-
-/// As many more where the last tiles are cut and a policy decides between tiles.
-const PIECES: u32 = 40;
 
 /// Registers that are left for those that multiply.
 fn multiplying(even: u32, groups: u32, copying: u32) -> u32 {
@@ -302,44 +295,29 @@ impl Tiling {
         1 + u32::from(alone && self.sums() + self.cols + BESIDES <= self.most())
     }
 
-    /// Whether a thread has registers to leave such a tile half done, or beside a policy that is interpreted, in two `levels` or one, where the epilogue
-    /// `reads` so many things for each sum, warpgroups have a loop each or are in `one_loop`, and the warpgroup that copies keeps this many at `least`.
-    pub(crate) fn can_be_let_go(
-        &self,
-        levels: bool,
-        reads: u32,
-        one_loop: bool,
-        least: u32,
-    ) -> bool {
-        let part = match (levels, self.keeps()) {
-            (true, true) => self.cols / 2 + LET_GO_IN_LEVELS,
-            (true, false) => self.cols / 2,
-            (false, _) => 0,
-        };
+    /// Whether a thread of groups' tiles has registers to leave one half done, or beside a policy that is interpreted, where factors are `read`,
+    /// warpgroups have a loop each or are in `one_loop`, and the warpgroup that copies keeps this many at `least`. A single product's are told in `wgmma`.
+    pub(crate) fn can_be_let_go(&self, read: bool, one_loop: bool, more: u32, least: u32) -> bool {
         let if_ = |holds: bool, registers: u32| if holds { registers } else { 0 };
         // Where a thread has 64 rows, one thing that is read fits what is left, unless three warpgroups share the registers.
         let (twice, three) = (!self.keeps(), self.groups() == 3);
-        let reading = reads > 1 || reads == 1 && (twice || three);
-        let read = if_(reading, LET_GO_WITH_C)
-            + if_(one_loop && (twice || reading), LET_GO_IN_ONE_LOOP)
-            + if_(
-                twice && self.swapped && !self.cols.is_multiple_of(16),
-                LET_GO_HALF,
-            );
-        let moved = self.movable().map(|moved| self.keeping(moved, least));
-        let most = moved.map_or(self.registers(), |moved| moved.multiplying);
-        self.sums() + part + LET_GO + read <= most
+        let reading = read && (twice || three);
+        let taken = LET_GO
+            + more
+            + if_(reading, LET_GO_WITH_C)
+            + if_(one_loop && (twice || reading), LET_GO_IN_ONE_LOOP);
+        self.sums() + taken <= self.most_beside(least)
     }
 
-    /// Whether a thread has registers to know of pieces, where the last tiles are cut, beside a policy: 128 x 256 has not.
-    pub(crate) fn can_be_cut_beside_a_policy(&self) -> bool {
-        self.sums() + LET_GO + PIECES <= self.registers()
+    /// Registers that a thread that multiplies can have where one that copies keeps this many at least.
+    pub(crate) fn most_beside(&self, least: u32) -> u32 {
+        let moved = self.movable().map(|moved| self.keeping(moved, least));
+        moved.map_or(self.registers(), |moved| moved.multiplying)
     }
 
     /// Registers that a thread that multiplies can have.
     fn most(&self) -> u32 {
-        let movable = self.movable();
-        movable.map_or(self.registers(), |moved| moved.multiplying)
+        self.most_beside(0)
     }
 
     /// Rows of [`SPAN`] elements that a stage has of one operand.
@@ -495,7 +473,7 @@ impl Tiling {
     }
 
     /// Sums that a thread has.
-    fn sums(&self) -> u32 {
+    pub(crate) fn sums(&self) -> u32 {
         self.rows * self.cols / (self.sharing() * 128)
     }
 

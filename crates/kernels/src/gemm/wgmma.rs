@@ -3,6 +3,7 @@
 mod block;
 mod form;
 mod plan;
+mod registers;
 
 pub(crate) use block::{copying_registers, is_let_go, takes_tile_after_tile};
 pub(crate) use form::{SHORT, edges, element, fits_levels, refusal, tiles, uncopyable, unshared};

@@ -1,6 +1,6 @@
 //! Which tiles suit groups on Hopper's warpgroups, and how many of them are launched.
 
-use super::problem::{Alike, Grouped, work};
+use super::problem::{Alike, Grouped, Shapes, work};
 use super::schedule::schedule as usual;
 use super::stacked::refusal;
 use super::waves::Load;
@@ -114,6 +114,8 @@ pub(super) struct Left {
     pub(super) copying: u32,
     /// Registers that a thread takes which multiplies, more than others do.
     pub(super) more: u32,
+    /// Whether rows go to places of their own.
+    placed: bool,
 }
 
 /// Registers for factors of rows and columns (two and eight), for places and a gate, for words, or for scales of blocks, beside what a schedule takes: 128 x 240 and
@@ -135,8 +137,10 @@ impl Left {
         let alone = copying == 0 && roles;
         // Words are stored as they are added up; scales of blocks are read beside them.
         let wide = problem.output == Output::F32 || problem.scales == Scales::Blocks;
+        // How many rows a masked group uses is known besides.
+        let masked = matches!(problem.shapes, Shapes::Masked { .. });
         let more = match problem.scales {
-            Scales::Rows if !alone => FACTORS,
+            Scales::Rows if !alone || masked => FACTORS,
             _ if copying > 0 && !roles && (fused.gated || fused.placed || wide) => FACTORS,
             _ => 0,
         };
@@ -145,6 +149,7 @@ impl Left {
             roles: roles && !gathered,
             copying,
             more,
+            placed: fused.placed,
         }
     }
 }
@@ -160,6 +165,7 @@ pub(super) fn unfit(
         roles,
         copying,
         more,
+        ..
     } = left;
     let bytes = shared_bytes(problem, tiling) + 2048;
     let levels = match problem.in_levels() {
@@ -167,12 +173,29 @@ pub(super) fn unfit(
         false => None,
     };
     // Without loops of their own the next tile could not begin while one is stored: groups ask for theirs.
+    let masked = matches!(problem.shapes, Shapes::Masked { .. });
+    // Nor do 256 x 128 fit in one loop, where it is known besides how many rows are used.
+    let twice = masked && copying > 0 && !tiling.keeps();
+    let more = if twice { more.max(FACTORS) } else { more };
     let moved = tiling.moved_beside(problem.in_levels().into(), more);
     let moved = moved.filter(|_| !roles);
     let moved = moved.map(|_| "its sums do not fit the registers that a thread starts with");
-    let reads = u32::from(problem.scales == Scales::Rows);
-    let held =
-        copying == 0 || problem.in_levels() || tiling.can_be_let_go(false, reads, !roles, copying);
+    let reads = problem.scales == Scales::Rows;
+    // 128 x 192 and 256 x 192 do not fit, and tiles of 184 columns do, beside rows of masked groups, columns that are stored the other way, and results that
+    // threads store.
+    let by_threads = problem.output == Output::F32
+        || problem
+            .alike()
+            .is_some_and(|alike| !alike.n.is_multiple_of(8));
+    let across = problem.layout.b() == Major::Outer;
+    let besides = if masked || left.placed || by_threads || across {
+        8
+    } else {
+        0
+    };
+    let held = copying == 0
+        || problem.in_levels()
+        || tiling.can_be_let_go(reads, !roles, besides, copying);
     let held = (!held).then_some(
         "its sums, what is read for them and what the schedule takes do not fit the registers",
     );

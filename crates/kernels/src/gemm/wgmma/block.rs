@@ -9,9 +9,10 @@ use super::super::problem::{Output, Scales};
 use super::super::row_scales::Ahead;
 use super::super::scales::{BLOCK, BlockScales, CopiedScales};
 use super::super::tail::{TailOn, Unit};
-use super::super::tiling::{Cluster, LET_GO_WITH_C, TURNED, Tiling};
+use super::super::tiling::{Cluster, Tiling};
 use super::super::warpgroup::{Edge, Ends, Factors, Levels, Role, Side, Stage, ring};
 use super::form::{Form, Way};
+use super::registers;
 use crate::overlap::{overlap, wait};
 use heist_builder::{
     Arch, BuildError, BulkPipeline, Global, Kernel, On, TensorMap, Val, WgmmaInput, WgmmaResult,
@@ -189,8 +190,8 @@ impl<'w, 'k> Work<'w, 'k> {
         let ends = Ends::new(k, tiling, ring, &used, false)
             .pausing(pause)
             .moving_once(moves_once(form, schedule))
-            .taking(taken(form, schedule))
-            .copying_with(copying_registers(schedule))
+            .taking(registers::more(form, schedule))
+            .copying_with(registers::copying(form, schedule))
             .in_turns(in_roles(form, schedule) && stores_in_turns(form))
             .letting_next(late);
         let staged = match form.way {
@@ -443,7 +444,7 @@ fn overlaps_let_go(form: &Form, schedule: &Schedule) -> bool {
 }
 
 /// Whether blocks take tile after tile, and nothing else decides or looks on.
-fn is_plain(schedule: &Schedule) -> bool {
+pub(super) fn is_plain(schedule: &Schedule) -> bool {
     schedule.policy.constant() == Some(true)
         && schedule.classes.is_none()
         && schedule.grid.is_none()
@@ -487,16 +488,6 @@ pub(crate) fn copying_registers(schedule: &Schedule) -> u32 {
     match schedule.policy.loaded().is_some() || schedule.pausing {
         true => 56,
         false => 0,
-    }
-}
-
-/// Registers that the epilogue takes, more than others do: C beside what a policy or leaving a tile takes, and what is read where operands are swapped.
-fn taken(form: &Form, schedule: &Schedule) -> u32 {
-    let Form { tiling, finish, .. } = form;
-    match finish.adds || finish.bias {
-        true if finish.adds && copying_registers(schedule) > 0 => LET_GO_WITH_C,
-        true if tiling.swapped => TURNED,
-        _ => 0,
     }
 }
 

@@ -76,6 +76,8 @@ pub(super) struct Form {
     pub(super) copied: bool,
     /// Whether there are several products.
     pub(super) batched: bool,
+    /// Whether results are stored as they are added up.
+    pub(super) words: bool,
     pub(super) way: Way,
     /// Whether factors of rows and columns are read before the products.
     pub(super) ahead: bool,
@@ -145,6 +147,7 @@ impl Form {
             levels: problem.in_levels(),
             copied: blocks && tiling.copies_scales(),
             batched: problem.batch > 1,
+            words: problem.output == Output::F32,
             way,
             ahead,
             even: [

@@ -3,11 +3,12 @@
 use super::super::pieces::tile_time;
 use super::super::problem::{Gemm, Input, Output, Scales};
 use super::super::tail::Tail;
-use super::super::tiling::{Cluster, Tiling};
+use super::super::tiling::Tiling;
 use super::super::warpgroup::Matrices;
 use super::super::{scales, split};
-use super::block::{WgmmaArgs, build, copying_registers, in_roles, is_let_go};
+use super::block::{WgmmaArgs, build, in_roles};
 use super::form::{Form, Way, edges, element, extent, refusal, steps, tiles, unshared};
+use super::registers;
 use crate::error::KernelError;
 use crate::family::Target;
 use crate::job::{Step, buffer};
@@ -15,7 +16,7 @@ use crate::overlap::tiles_a_leave;
 use crate::plan::{LaunchPlan, Purpose};
 use heist_builder::{Arch, BuildError, E4m3, E5m2, Tf32, With, bf16, f16};
 use heist_launch::{Arg, BufferRef, Dim3, ElementType, TensorElement, TensorMap as Map};
-use heist_sched::{Policy, Schedule, TileSource, TiledKernel};
+use heist_sched::{Schedule, TileSource, TiledKernel};
 
 /// The launches of a multiplication in these tiles, over buffers called `a`, `b`, `c`, `d` and
 /// `bias`. The plan's own workspace is `partial`, for the partial sums of split-K.
@@ -90,7 +91,7 @@ fn fitting(
             "tile shape {tiling}: two warpgroups have a tile each where a block takes tile after tile, so {schedule} is nothing for it"
         )));
     }
-    if !holds(problem, tiling, schedule) {
+    if !registers::holds(&form, schedule) {
         return Err(KernelError::unfit(format!(
             "tile shape {tiling}: its sums, what is read for them and what {schedule} takes do not fit the registers"
         )));
@@ -98,21 +99,10 @@ fn fitting(
     Ok(form)
 }
 
-/// Whether a thread has registers for such tiles under a schedule: one that pauses, or a policy, takes some.
-pub(crate) fn holds(problem: &Gemm, tiling: &Tiling, schedule: &Schedule) -> bool {
-    let least = copying_registers(schedule);
-    let decided = schedule.policy.constant().is_none();
-    if tiling.tail && (least > 0 || decided) && !tiling.can_be_cut_beside_a_policy() {
-        return false;
-    }
-    if least == 0 {
-        return true;
-    }
-    // Words are as much as something that is read.
-    let reads = u32::from(problem.epilogue.beta != 0.0) + u32::from(problem.scales == Scales::Rows);
-    let reads = reads.max((problem.output == Output::F32).into());
-    let one_loop = !is_let_go(schedule) || tiling.cluster != Cluster::Alone;
-    tiling.can_be_let_go(problem.in_levels(), reads, one_loop, least)
+/// Whether a thread has registers for such tiles under a schedule.
+pub(crate) fn holds(problem: &Gemm, tiling: &Tiling, schedule: &Schedule, target: Target) -> bool {
+    let form = Form::new(problem, tiling, target.arch);
+    form.is_ok_and(|form| registers::holds(&form, schedule))
 }
 
 /// The kernel of a form, for the problem's types.
