@@ -564,6 +564,52 @@ fn the_last_tiles_in_pieces_have_the_same_bits_under_every_schedule() {
     }
 }
 
+/// Tiles in halves of 64 and 128 rows, whose warpgroups share them or have one each, edges along the columns, C that is the result: the bits are those of
+/// whole tiles, where all blocks run at a time and where one after the other does.
+#[test]
+fn tiles_in_halves_have_the_bits_of_whole_ones() {
+    let devices = [common::device("h200").0, common::small("h200", 1).0];
+    for (tiling, [m, n, k], layout, sms) in [
+        // Seven tiles: one wave of four and three more.
+        ("wgmma:128x16x64/4", [896, 16, 200], Layout::Nt, 4),
+        // Two waves of five and one tile more: almost all are halved.
+        ("wgmma:256x32x64/3", [2816, 24, 136], Layout::Nn, 5),
+        // Nine tiles of a warpgroup each.
+        ("wgmma:128x64x64/3/pingpong", [384, 168, 264], Layout::Nt, 5),
+    ] {
+        let mut problem = Gemm::new(m, n, k, Input::Bf16, Output::Bf16, layout);
+        problem.epilogue.beta = 0.5;
+        let bits = ["", "/halves"].map(|halves| {
+            let tiling = format!("{tiling}{halves}");
+            ["static", "ticket late"].map(|schedule| {
+                let schedule = schedule.parse().expect("a schedule");
+                let on = |device| right_on(device, problem, &tiling, Some(&schedule), sms);
+                devices.each_ref().map(on)
+            })
+        });
+        let bits = bits.as_flattened().as_flattened();
+        assert!(bits.iter().all(|one| *one == bits[0]), "{problem} {tiling}");
+    }
+    // A tile that may be left half done is whole, and so is one of a grid without a wave that is not full.
+    let problem = Gemm::new(896, 16, 200, Input::Bf16, Output::Bf16, Layout::Nt);
+    let halves = "wgmma:128x16x64/4/halves".parse().expect("a tile shape");
+    for (schedule, sms, why) in [
+        ("ticket late pausing until-asked", 4, "tile after tile"),
+        ("ticket late loaded: greedy", 4, "tile after tile"),
+        ("ticket late every(2)", 4, "tile after tile"),
+        ("direct", 4, "tile after tile"),
+        ("ticket late", 7, "no multiprocessor idle"),
+        ("ticket late", 8, "no multiprocessor idle"),
+    ] {
+        let schedule: Schedule = schedule.parse().expect("a schedule");
+        let (_, mut target) = common::device("h200");
+        target.sms = sms;
+        let refused = job_with_tiling(&problem, halves, Some(&schedule), target);
+        let error = refused.err().expect("refused").to_string();
+        assert!(error.contains(why), "{schedule}: {error}");
+    }
+}
+
 #[test]
 fn warpgroups_that_multiply_take_registers_of_the_one_that_copies() {
     // Several tiles of a block, and edges in both directions. Registers move once, but for a policy that decides from tile to tile.
