@@ -235,7 +235,12 @@ fn can_halve(problem: &Gemm, tiling: &Tiling, schedule: &Schedule) -> bool {
 }
 
 /// The same tiles, some of them in halves where that helps beside others that hold multiprocessors.
-pub(crate) fn halved(problem: &Gemm, tiling: Tiling, schedule: &Schedule, target: Target) -> Tiling {
+pub(crate) fn halved(
+    problem: &Gemm,
+    tiling: Tiling,
+    schedule: &Schedule,
+    target: Target,
+) -> Tiling {
     let halved = tiling.halves();
     let count = tiles(problem, &tiling).count() as u32;
     let helps = can_halve(problem, &tiling, schedule) && Halves::worth(count, target.sms).is_some();
