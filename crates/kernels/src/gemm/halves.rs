@@ -8,6 +8,7 @@
 //! A half has all of the depth, so that results are the same to the bit. Blocks that find no place are those with the highest
 //! numbers: what they begin at the end is a half, too.
 
+use crate::job::HalfTiles;
 use heist_builder::Val;
 
 /// How much longer than its share of the GPU a launch has to take without halves, where others hold as many multiprocessors as make a wave more. Measured it is
@@ -46,6 +47,14 @@ impl Halves {
         let [waves, own, all] = [waves, sms - held, sms].map(f64::from);
         let over = (waves + 1.0) / waves * own / all;
         (more <= halves.count && over > WORTH).then_some(halves)
+    }
+
+    /// The same for whoever looks at the launch.
+    pub(crate) fn told(&self) -> HalfTiles {
+        HalfTiles {
+            first: self.first,
+            count: self.count,
+        }
     }
 
     /// How many tiles and halves are handed out.

@@ -43,6 +43,10 @@ pub(crate) fn plan(
     let mut step = Step::tiled(&kernel, &launch, args);
     // The second launch of shares gains by it, this one loses.
     step.overlaps &= form.way != Way::Shares;
+    step.halves = match &parts {
+        Parts::Halves(halves) => Some(halves.told()),
+        _ => None,
+    };
     let plan = LaunchPlan::new(name, tiling.to_string(), problem.work()).step(step);
     if let Parts::Tail(tail) = &parts {
         let sums = tail.sums(tiling);
