@@ -51,6 +51,17 @@ pub struct Step {
     pub readout: Option<Readout>,
     /// Whether it waits by itself for the launch before it, and so may begin before that has ended.
     pub overlaps: bool,
+    /// Which of its tiles are halves of one, where some are.
+    pub halves: Option<HalfTiles>,
+}
+
+/// Tiles of a launch that are halves of one: so many from one number on, and as many at the end.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct HalfTiles {
+    /// The first.
+    pub first: u32,
+    /// How many of each.
+    pub count: u32,
 }
 
 /// Launches in order, over buffers that they share.
@@ -96,6 +107,7 @@ impl Step {
             params: kernel.arguments(plan, own).params,
             readout: Some(kernel.readout(plan)),
             overlaps: overlaps(&kernel.built),
+            halves: None,
         }
     }
 
@@ -135,6 +147,7 @@ impl Step {
             params: A::arguments(own),
             readout: None,
             overlaps: overlaps(kernel),
+            halves: None,
         }
     }
 

@@ -9,7 +9,7 @@ use super::Tenant;
 use crate::job::JobError;
 use heist_builder::{Arch, Bool, Global, Kernel, Scope, Val, kernel_params};
 use heist_kernels::catalogue;
-use heist_kernels::job::{Step, Work};
+use heist_kernels::job::{HalfTiles, Step, Work};
 use heist_kernels::{KernelError, Target};
 use heist_launch::{Arg, Arguments, Dim3};
 use heist_ptx::arch::{Footprint, Gpu};
@@ -31,6 +31,10 @@ kernel_params! {
         places: u32,
         /// How long a block takes before its first tile.
         prologue: u32,
+        /// The first tile that is a half of one, how many are from there on, and the first of as many at the end.
+        halves_from: u32,
+        halves: u32,
+        halves_again: u32,
     }
 }
 
@@ -41,6 +45,8 @@ const PROLOGUE_NS: u32 = 1000;
 /// What a tile takes besides its arithmetic: until the first operands are there, and to store the
 /// result.
 const TILE_NS: f64 = 1500.0;
+/// Of five parts of a tile's time as many as a half of its rows takes, about.
+const HALF: u32 = 3;
 /// The part of the peak rate that dense arithmetic sustains on the whole GPU: power limits the
 /// clock.
 const SUSTAINED: f64 = 0.65;
@@ -79,15 +85,21 @@ pub struct Shape {
     pub tile_ns: u32,
     /// The same while half of them are.
     pub quiet_ns: u32,
+    /// Which tiles are halves of one, where some are.
+    pub halves: Option<HalfTiles>,
 }
 
 impl std::fmt::Display for Shape {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         write!(
             f,
-            "{} tiles of {:.1} us, {} on a multiprocessor",
-            self.tiles.count(),
+            "{} tiles of {:.1} us, {}{} on a multiprocessor",
+            self.whole(),
             f64::from(self.tile_ns) / 1e3,
+            match self.halves {
+                None => String::new(),
+                Some(halves) => format!("{} of them in halves, ", halves.count),
+            },
             self.blocks
         )
     }
@@ -130,20 +142,29 @@ impl Shape {
             // What a launch beside the scheduled ones does is little.
             None => Work::default(),
         };
-        let count = tiles.count() as f64;
+        let mut shape = Shape {
+            tiles,
+            cluster,
+            blocks,
+            tile_ns: 0,
+            quiet_ns: 0,
+            halves: step.halves,
+        };
+        let count = shape.whole() as f64;
         let at_once = count.min(f64::from(gpu.sms * blocks));
         let sharing = (at_once / f64::from(gpu.sms)).ceil();
         let cycles = work.flops / count / rate(gpu.arch) * sharing;
         let computing = cycles * 1e3 / f64::from(gpu.clock_mhz);
         let loading = work.bytes / count * at_once / f64::from(gpu.bandwidth_gb_s);
         let takes = |part: f64| (loading.max(computing / part) + TILE_NS).min(1e9) as u32;
-        Shape {
-            tiles,
-            cluster,
-            blocks,
-            tile_ns: takes(SUSTAINED),
-            quiet_ns: takes(QUIET),
-        }
+        (shape.tile_ns, shape.quiet_ns) = (takes(SUSTAINED), takes(QUIET));
+        shape
+    }
+
+    /// How many tiles, where those in halves count once.
+    fn whole(&self) -> u64 {
+        let halves = self.halves.map_or(0, |halves| halves.count);
+        self.tiles.count() - u64::from(halves)
     }
 
     /// Bytes of shared memory with which as many blocks fit on a multiprocessor, beside those of the scheduler.
@@ -194,6 +215,7 @@ impl StandIn {
             blocks: 1,
             tile_ns: ns,
             quiet_ns: ns,
+            halves: None,
         };
         StandIn::new("hold", shape, Schedule::new(TileSource::Direct), target)
     }
@@ -242,6 +264,10 @@ impl StandIn {
                     let slower = (args.tile - args.quiet).cast::<u64>() * above.cast::<u64>();
                     let slower = slower / args.places.cast::<u64>();
                     let takes = args.quiet + slower.cast::<u32>();
+                    let number = tile.number();
+                    let half =
+                        (number - args.halves_from).lt(args.halves) | number.ge(args.halves_again);
+                    let takes = half.select(takes / 5 * HALF, takes);
                     match pause {
                         None => sleep(k, takes),
                         Some(pause) => k.if_(sleep_until_asked(k, pause, takes), count),
@@ -264,6 +290,9 @@ impl StandIn {
             quiet: shape.quiet_ns,
             places: resident.max(1) * shape.cluster.count() as u32,
             prologue: PROLOGUE_NS,
+            halves_from: shape.halves.map_or(0, |halves| halves.first),
+            halves: shape.halves.map_or(0, |halves| halves.count),
+            halves_again: shape.whole() as u32,
         };
         Ok(StandIn {
             program: Program::from_module(format!("{name}.ptx"), &kernel.built.module),
@@ -336,6 +365,7 @@ mod tests {
             blocks: 1,
             tile_ns: 1000,
             quiet_ns: 1000,
+            halves: None,
         };
         let gpu = Gpu::H200;
         let target = crate::share::modelled::Model::new(gpu).target();
@@ -344,5 +374,29 @@ mod tests {
             let stands = StandIn::new("batch", shape, schedule, target);
             assert!(stands.is_ok(), "{policy}: {:?}", stands.err());
         }
+    }
+
+    /// With 8 of 132 multiprocessors held 512 tiles are four waves and 16 tiles.
+    #[test]
+    fn what_stands_in_for_tiles_in_halves_takes_half_of_a_wave_more() {
+        let model = crate::share::modelled::Model::new(Gpu::H200);
+        let times = |config: &[&str]| {
+            let words = ["m=4096", "n=4096", "k=4096", "dtype=bf16"];
+            let told = words.iter().chain(config).copied();
+            let batch = Tenant {
+                name: "batch".into(),
+                kernel: "gemm",
+                told: catalogue::Settings::from_words(told).unwrap(),
+                schedule: None,
+                spare: 0,
+            };
+            let batch = model.move_in(&batch).unwrap();
+            let alone = model.alone(&batch).unwrap();
+            (alone, model.held(&batch, alone, 8).unwrap())
+        };
+        let (alone, held) = times(&[]);
+        let (whole, whole_held) = times(&["config=wgmma:128x256x64/4"]);
+        assert!(alone < whole * 1.02, "{alone} {whole}");
+        assert!(held < whole_held * 0.97, "{held} {whole_held}");
     }
 }

@@ -26,6 +26,7 @@ mod entry;
 mod epilogue;
 mod gated;
 pub(crate) mod gather;
+mod halves;
 mod kernel;
 mod leave;
 mod meet;

@@ -66,6 +66,7 @@ fn plan(problem: &Gemm, candidate: &Candidate, target: Target) -> Result<LaunchP
                 given.cluster = own.cluster;
                 given
             });
+            let tiling = wgmma::halved(problem, tiling, given.as_ref().unwrap_or(&own), target);
             plan_with_tiling(problem, tiling, given.as_ref(), target)?
         }
         (Some(_), Some(_)) => {

@@ -130,7 +130,7 @@ impl FromStr for Cluster {
 /// `/swapped` (the tile's rows are columns of the result), `/split=4` (four
 /// blocks share the depth of a tile), `/cluster=2` (two blocks copy their columns
 /// together), `/cluster=beside` (their rows), `/cluster=2x4` (eight blocks, two down and four across, both) or
-/// `/cluster=depth` (blocks that share the depth add up their sums), `/tail` (tiles of the last wave in pieces of their depth), `/pingpong` (two warpgroups have a tile each), and `*2` (two blocks fit on a multiprocessor).
+/// `/cluster=depth` (blocks that share the depth add up their sums), `/tail` (tiles of the last wave in pieces of their depth), `/halves` (as many tiles in halves of their rows as the last wave leaves multiprocessors idle), `/pingpong` (two warpgroups have a tile each), and `*2` (two blocks fit on a multiprocessor).
 ///
 /// ```
 /// use heist_kernels::gemm::Tiling;
@@ -160,6 +160,9 @@ pub struct Tiling {
     pub cluster: Cluster,
     /// Whether tiles of the last wave are cut in pieces of their depth, so that every multiprocessor has as much of them.
     pub tail: bool,
+    /// Whether as many tiles are handed out in two halves of their rows as the last wave leaves multiprocessors idle: where others hold
+    /// some, what is left over takes little more than half a wave.
+    pub halves: bool,
     /// Whether two warpgroups that multiply have a tile each, in turns: one stores while the other multiplies.
     pub pingpong: bool,
 }
@@ -177,6 +180,7 @@ impl Tiling {
             blocks: 1,
             cluster: Cluster::Alone,
             tail: false,
+            halves: false,
             pingpong: false,
         }
     }
@@ -212,6 +216,15 @@ impl Tiling {
     #[must_use]
     pub const fn tail(self) -> Tiling {
         Tiling { tail: true, ..self }
+    }
+
+    /// The same with as many tiles in halves as the last wave leaves multiprocessors idle.
+    #[must_use]
+    pub const fn halves(self) -> Tiling {
+        Tiling {
+            halves: true,
+            ..self
+        }
     }
 
     /// The same with a tile for each of two warpgroups.
@@ -449,6 +462,18 @@ impl Tiling {
         if self.tail && self.groups() == 1 && self.cols > 192 {
             return wrong("one warpgroup has registers for pieces of up to 192 columns");
         }
+        if self.halves
+            && (!matches!(self.rows, 128 | 256)
+                || self.split > 1
+                || self.cluster != Cluster::Alone
+                || self.blocks > 1
+                || self.tail
+                || self.swapped)
+        {
+            return wrong(
+                "tiles of 128 or 256 rows of the result have halves, where a block is alone on a multiprocessor and in no cluster",
+            );
+        }
         if self.pingpong
             && (self.rows > 128
                 || self.split > 1
@@ -515,6 +540,9 @@ impl fmt::Display for Tiling {
         if self.tail {
             f.write_str("/tail")?;
         }
+        if self.halves {
+            f.write_str("/halves")?;
+        }
         if self.pingpong {
             f.write_str("/pingpong")?;
         }
@@ -542,6 +570,7 @@ impl FromStr for Tiling {
                 match part.split_once('=') {
                     None if part == "swapped" => tiling.swapped = true,
                     None if part == "tail" => tiling.tail = true,
+                    None if part == "halves" => tiling.halves = true,
                     None if part == "pingpong" => tiling.pingpong = true,
                     Some(("split", number)) => tiling.split = number.parse().ok()?,
                     Some(("cluster", word)) => tiling.cluster = word.parse().ok()?,
@@ -553,7 +582,7 @@ impl FromStr for Tiling {
         let tiling = read().ok_or_else(|| {
             KernelError::unfit(format!(
                 "`{text}` is no tile shape on warpgroups: write one like wgmma:128x256x64/4, \
-                 behind it /swapped, /split=4, /cluster=2, /cluster=beside, /cluster=2x4, /cluster=depth, /tail, /pingpong or *2"
+                 behind it /swapped, /split=4, /cluster=2, /cluster=beside, /cluster=2x4, /cluster=depth, /tail, /halves, /pingpong or *2"
             ))
         })?;
         tiling.check()?;

@@ -174,6 +174,8 @@ impl Variant for Warpgroups {
             tiling.cluster = Cluster::Alone;
         }
         tiling.tail &= wgmma::can_cut(problem, &tiling, schedule);
+        let own = choose::schedule(problem, &tiling, target);
+        tiling = wgmma::halved(problem, tiling, schedule.unwrap_or(&own), target);
         let plan = plan_with_tiling(problem, tiling, schedule, target)?;
         Ok(over_operands(plan, self.name(), problem))
     }

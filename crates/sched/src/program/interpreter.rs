@@ -4,9 +4,9 @@
 //! takes up another one only between two decisions. A policy that always or never asks
 //! costs a comparison; for any other, each step costs some twenty instructions.
 
-use super::loader::{SHARED, SLOT_WORDS, SLOTS, area, kind};
+use super::loader::{SHARED, SLOT_WORDS, SLOTS, area, first, kind};
 use super::step::{Op, Section, Type};
-use super::words::{HEAD, MIX};
+use super::words::{HEAD, MIX, PolicyWords};
 use super::{MOST_STEPS, REGISTERS, STATES};
 use crate::context::{Misdeed, PolicyCx};
 use heist_builder::{Bool, Global, Kernel, Order, Ptr, Scope, SharedArray, Val, Var};
@@ -19,8 +19,10 @@ const TRIES: u32 = 8;
 /// The interpreter of one kernel. All of it is for the scheduler thread.
 pub(super) struct Interpreter<'k> {
     k: Kernel<'k>,
-    /// The current word, as it was when the thread last looked.
+    /// The current word, as it was when the thread last looked; 0 if it has not.
     next: Var<'k, u32>,
+    /// Whether it first looks where it decides.
+    looks_late: bool,
     /// The current word of the policy that it follows.
     seen: Var<'k, u32>,
     /// What kind of policy that is.
@@ -47,16 +49,23 @@ struct Stepping<'k> {
 }
 
 impl<'k> Interpreter<'k> {
-    pub(super) fn new(cx: &PolicyCx<'k>) -> Interpreter<'k> {
+    /// Of a kernel that is built with a policy. Where that one always asks, whether another was loaded before the launch is first looked at
+    /// where the block decides: its first copies would wait for the answer of memory, and a decision has stages in flight that hide it.
+    pub(super) fn new(cx: &PolicyCx<'k>, built_with: &PolicyWords) -> Interpreter<'k> {
         let k = cx.kernel();
         if !cx.has_area {
             k.fail("a loaded policy can't be a part of another: combine them, then load what comes out");
         }
+        let (looks_late, seen) = match built_with.answer() {
+            Some(true) => (true, first(built_with)),
+            _ => (false, 0),
+        };
         let room = (HEAD + MOST_STEPS).next_multiple_of(CHUNK as usize) as u32;
         let interpreter = Interpreter {
             k,
             next: k.var(0u32).named("policy_next"),
-            seen: k.var(0u32).named("policy_seen"),
+            looks_late,
+            seen: k.var(seen).named("policy_seen"),
             kind: k.var(kind::ALWAYS).named("policy_kind"),
             ends: k.var(0u32).named("policy_ends"),
             slot: k.var(0u64).named("policy_slot"),
@@ -64,7 +73,9 @@ impl<'k> Interpreter<'k> {
             registers: k.shared("heist_policy_registers", REGISTERS as u32),
             states: k.shared("heist_policy_states", STATES as u32),
         };
-        interpreter.look(cx);
+        if !looks_late {
+            interpreter.look(cx);
+        }
         interpreter
     }
 
@@ -81,6 +92,9 @@ impl<'k> Interpreter<'k> {
     /// Changes over to the policy that was current at the last look.
     pub(super) fn take_up(&self, cx: &PolicyCx<'k>) {
         let k = self.k;
+        if self.looks_late {
+            k.if_(self.next.get().eq(0), || self.look(cx));
+        }
         k.if_(self.next.get().ne(self.seen.get()), || {
             let (now, next) = (self.next.get(), self.next.get() & 3);
             let programs = next.eq(kind::PROGRAM) | self.kind.get().eq(kind::PROGRAM);

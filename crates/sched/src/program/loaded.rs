@@ -75,7 +75,7 @@ impl Policy for Loaded {
     type State<'k> = Taken<'k>;
 
     fn init<'k>(&self, cx: &PolicyCx<'k>) -> Taken<'k> {
-        Taken(Interpreter::new(cx))
+        Taken(Interpreter::new(cx, &self.words))
     }
 
     fn should_try_steal<'k>(&self, cx: &PolicyCx<'k>, state: &Taken<'k>) -> Bool<'k> {

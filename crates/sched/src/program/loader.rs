@@ -61,10 +61,15 @@ fn current(program: &PolicyWords, slot: usize, sequence: u32) -> u32 {
     kind | (slot as u32) << 2 | sequence << 6
 }
 
+/// The current word of a launch whose policy was never exchanged.
+pub(crate) fn first(policy: &PolicyWords) -> u32 {
+    current(policy, 0, 1)
+}
+
 /// The control words of a launch that begins with this policy.
 pub(crate) fn control_words(policy: &PolicyWords) -> Vec<u64> {
     let mut words = vec![0; LOADED_CONTROL_WORDS];
-    words[area::CURRENT] = current(policy, 0, 1).into();
+    words[area::CURRENT] = first(policy).into();
     words[area::slot(0)..][..policy.0.len()].copy_from_slice(&policy.0);
     words
 }

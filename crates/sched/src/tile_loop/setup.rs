@@ -123,10 +123,12 @@ impl<'k> TileLoop<'k> {
         self
     }
 
-    /// The first tile, and what a loaded policy counts from.
+    /// The first tile, and what a loaded policy counts from. Of a launch that is built with one that always asks that is its first decision:
+    /// which one is loaded is asked of memory, and the first copies do not wait for the answer.
     fn first_tile(&self) {
         self.find_first();
-        if self.shape.submit == Submit::Late {
+        let begins_with = self.shape.policy.loaded().and_then(|words| words.answer());
+        if self.shape.submit == Submit::Late && begins_with != Some(true) {
             // Its first decision comes after its first tile; it counts from here.
             self.take_up();
         }

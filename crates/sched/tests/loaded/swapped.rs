@@ -1,7 +1,9 @@
 //! A policy is exchanged while the kernel runs.
 
-use super::run::{Setting, Swapper, policy, run, settings, words};
-use heist_sched::{Catalogue, PolicyWords, Submit, TileSource};
+use super::run::{Setting, Swapper, policy, run, run_changed, settings, words};
+use heist_builder::{Arch, Global, kernel_params};
+use heist_sched::program::{Loaded, PolicyMemory};
+use heist_sched::{Catalogue, Loader, PolicyWords, Submit, TileSource, Tiled};
 
 /// Every shipped policy, and what `&`, `|` and `!` make of some.
 fn all() -> Vec<PolicyWords> {
@@ -126,4 +128,66 @@ fn blocks_follow_the_policy_that_is_current() {
             );
         }
     }
+}
+
+/// Control words of a launch that has not begun.
+struct Still<'c>(&'c mut Vec<u64>);
+
+impl PolicyMemory for Still<'_> {
+    type Error = ();
+    fn write(&mut self, offset: usize, bytes: &[u8]) -> Result<(), ()> {
+        let mut all: Vec<u8> = self.0.iter().flat_map(|word| word.to_le_bytes()).collect();
+        all[offset..][..bytes.len()].copy_from_slice(bytes);
+        let words = all.as_chunks::<8>().0.iter();
+        *self.0 = words.map(|word| u64::from_le_bytes(*word)).collect();
+        Ok(())
+    }
+    fn read(&mut self, offset: usize, bytes: &mut [u8]) -> Result<(), ()> {
+        let all: Vec<u8> = self.0.iter().flat_map(|word| word.to_le_bytes()).collect();
+        bytes.copy_from_slice(&all[offset..][..bytes.len()]);
+        Ok(())
+    }
+}
+
+/// Which policy is loaded is looked at late; nobody decides before.
+#[test]
+fn what_was_loaded_before_a_launch_decides_from_its_first_decision_on() {
+    for setting in settings(0, 300, 1_000) {
+        let setting = Setting {
+            full: true,
+            ..setting
+        };
+        let mut nobody = Swapper::new(Vec::new(), 1);
+        let left = run_changed(&policy("greedy"), setting, &mut nobody, |control| {
+            let loaded = Loader::new().load(&mut Still(control), &words("never"));
+            loaded.expect("a slot is free");
+        });
+        let total = left.report.stats.expect("figures").total();
+        assert_eq!(total.requests, 0, "{setting:?}: {total:?}");
+        assert!(total.declines >= 300, "{setting:?}: {total:?}");
+    }
+}
+
+kernel_params! { struct Marked { data: Global<u32> } }
+
+/// The first tile of a block would wait for the answer of memory.
+#[test]
+fn a_launch_built_with_greedy_looks_for_another_policy_behind_its_first_tile() {
+    let first_look = |text: &str| {
+        let kernel = Tiled::<Marked>::new("marked", 100)
+            .source(TileSource::Ticket)
+            .submit(Submit::Late)
+            .policy(Loaded::new(&policy(text)).expect("it can be loaded"))
+            .build(Arch::SM_90A, |_, args, tiles| {
+                tiles.each(|tile| args.data.at(tile.x).store(1u32))
+            });
+        let ptx = kernel.expect("a kernel").ptx();
+        let place = |what: &str| ptx.find(what).unwrap_or_else(|| panic!("{what}: {ptx}"));
+        (place("ld.relaxed.sys"), place("st.global.u32"))
+    };
+    let (look, tile) = first_look("greedy");
+    assert!(tile < look);
+    // One that is interpreted counts from the launch's begin.
+    let (look, tile) = first_look("time-budget(5us)");
+    assert!(look < tile);
 }

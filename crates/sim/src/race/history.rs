@@ -18,7 +18,7 @@ use super::touch::Touch;
 use super::trace::Seen;
 use crate::lanes::{LANES, Mask};
 
-/// Lines that are allocated together.
+/// Lines that are allocated together: as many as a page has bits to tell them apart.
 const PAGE: usize = 64;
 /// How many reads are deferred at first, and at most; then they are recorded in their lines.
 const PUT_OFF: std::ops::Range<usize> = 64..2048;
@@ -26,7 +26,7 @@ const PUT_OFF: std::ops::Range<usize> = 64..2048;
 /// The memory of a region.
 #[derive(Debug, Default)]
 pub(crate) struct History {
-    pages: Vec<Option<Box<[Line; PAGE]>>>,
+    pages: Vec<Option<Box<Page>>>,
     /// Whether reads are deferred.
     defers: bool,
     /// The number of barriers of all agents that can reach the region, plus one.
@@ -40,6 +40,33 @@ pub(crate) struct History {
     still: bool,
     /// Whether it was written nevertheless.
     stirred: bool,
+}
+
+/// Some lines.
+#[derive(Debug)]
+struct Page {
+    lines: [Line; PAGE],
+    /// A bit for each that may remember something: a block touches few of them, and the others need not be cleared for the next one.
+    used: u64,
+}
+
+impl Page {
+    /// A line that is about to remember something.
+    #[inline(always)]
+    fn line(&mut self, line: u64) -> &mut Line {
+        let at = line as usize % PAGE;
+        self.used |= 1 << at;
+        &mut self.lines[at]
+    }
+
+    /// Forgets everything.
+    fn clear(&mut self) {
+        let mut used = std::mem::take(&mut self.used);
+        while used != 0 {
+            self.lines[used.trailing_zeros() as usize].clear();
+            used &= used - 1;
+        }
+    }
 }
 
 /// At which barrier a line was last touched, by what kind of access.
@@ -128,7 +155,7 @@ impl History {
     /// without a proxy fence.
     pub(crate) fn restart(&mut self, lines: usize, defers: bool) {
         for page in self.pages.iter_mut().flatten() {
-            page.iter_mut().for_each(Line::clear);
+            page.clear();
         }
         self.pages.resize_with(lines.div_ceil(PAGE), || None);
         self.defers = defers;
@@ -208,7 +235,7 @@ impl History {
         let Some(Some(page)) = self.pages.get_mut(line as usize / PAGE) else {
             return false;
         };
-        let line = &mut page[line as usize % PAGE];
+        let line = page.line(line);
         if fresh {
             line.clear();
         }
@@ -253,7 +280,7 @@ impl History {
             self.catch_up(geography, floor);
         }
         match self.pages.get(line as usize / PAGE) {
-            Some(Some(page)) => page[line as usize % PAGE].foresee(access, clock, geography),
+            Some(Some(page)) => page.lines[line as usize % PAGE].foresee(access, clock, geography),
             _ => None,
         }
     }
@@ -335,7 +362,7 @@ impl History {
     /// reads are not included.
     pub(crate) fn each(&self, line: u64, bytes: u128, f: impl FnMut(Seen)) {
         if let Some(Some(page)) = self.pages.get(line as usize / PAGE) {
-            page[line as usize % PAGE].each(bytes, f);
+            page.lines[line as usize % PAGE].each(bytes, f);
         }
     }
 
@@ -349,7 +376,7 @@ impl History {
             .pages
             .get(line as usize / PAGE)
             .and_then(Option::as_ref);
-        let line = page.map(|page| &page[line as usize % PAGE]);
+        let line = page.map(|page| &page.lines[line as usize % PAGE]);
         line.into_iter().flat_map(move |line| line.observers(seen))
     }
 
@@ -382,14 +409,17 @@ impl History {
             Some(page) => page,
             none => none.insert(fresh_page()),
         };
-        Some(&mut page[line as usize % PAGE])
+        Some(page.line(line))
     }
 }
 
 #[cold]
 #[inline(never)]
-fn fresh_page() -> Box<[Line; PAGE]> {
-    Box::new(std::array::from_fn(|_| Line::default()))
+fn fresh_page() -> Box<Page> {
+    Box::new(Page {
+        lines: std::array::from_fn(|_| Line::default()),
+        used: 0,
+    })
 }
 
 #[cfg(test)]

@@ -21,7 +21,7 @@ use std::path::PathBuf;
 #[command(after_help = "\
 The batch runs back to back on a stream of low priority. A row is a schedule of it: `own`, the \
 kernel's default, or source, moment, policy and order (the kernel's own unless said); `+N` behind \
-it leaves N multiprocessors free. A policy with `until-asked` is asked, by its bell, whenever the interactive kernel comes; \
+it leaves N multiprocessors free, and settings in it, such as config=wgmma:128x256x64/4, are that row's. A policy with `until-asked` is asked, by its bell, whenever the interactive kernel comes; \
 `pausing` before it leaves tiles half done then, where the kernel can (attention and GEMM on Hopper).
 
 A simulated GPU takes kernels that stand in for them: as many tiles under the same schedule, as
@@ -103,17 +103,18 @@ impl Share {
                     "`{row}`: behind `+` stands how many multiprocessors are left free"
                 ))
             })?;
-            let schedule = match text.trim() {
+            let (text, own_told) = with_settings(text, &told)?;
+            let schedule = match text.as_str() {
                 "own" => None,
                 text => {
-                    let own = entry.schedule(&told, target.leaving(spare));
+                    let own = entry.schedule(&own_told, target.leaving(spare));
                     Some(ordered(text, own.map_err(question)?)?)
                 }
             };
             Ok(Tenant {
                 name: row.clone(),
                 kernel: entry.name(),
-                told: told.clone(),
+                told: own_told,
                 schedule,
                 spare,
             })
@@ -164,6 +165,19 @@ impl Share {
     }
 }
 
+/// The schedule that a row says, and the kernel's settings with those of the row's own, which have the form `name=value`.
+fn with_settings(row: &str, told: &Settings) -> Result<(String, Settings), BadQuestion> {
+    let (own, schedule): (Vec<&str>, Vec<&str>) =
+        row.split_whitespace().partition(|word| word.contains('='));
+    // No name twice, and every value is there.
+    Settings::from_words(&own).map_err(question)?;
+    let mut all = told.clone();
+    for (name, value) in own.iter().filter_map(|word| word.split_once('=')) {
+        all.set(name, value);
+    }
+    Ok((schedule.join(" "), all))
+}
+
 /// A schedule from its text. Its order is the kernel's own unless the text says another: the
 /// order decides what is in L2, and rows are compared for who waits for whom.
 fn ordered(text: &str, own: Option<Schedule>) -> Result<Schedule, BadQuestion> {
@@ -191,6 +205,12 @@ mod tests {
             let schedule = ordered(text, Some(own.clone())).unwrap_or_else(|_| panic!("{text}"));
             assert_eq!(schedule.to_string(), whole);
         }
+        let told = Settings::from_words(["m=512", "config=one"]).unwrap();
+        let (schedule, told) = with_settings("ticket  late config=two k=64", &told)
+            .unwrap_or_else(|_| panic!("a row"));
+        let words = ["m", "config", "k"].map(|name| told.get(name));
+        assert_eq!(schedule, "ticket late");
+        assert_eq!(words, [Some("512"), Some("two"), Some("64")]);
         let alone = ordered("static", None).unwrap_or_else(|_| panic!("static"));
         assert_eq!(alone.to_string(), "static");
     }

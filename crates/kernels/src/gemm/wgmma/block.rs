@@ -1,6 +1,7 @@
 //! The kernel: what a block does with its tiles.
 
 use super::super::epilogue::{Stored, To};
+use super::super::halves::Half;
 use super::super::kernel::left;
 use super::super::leave::{Share, Staged, store_share, store_turned};
 use super::super::meet::Meet;
@@ -67,7 +68,7 @@ kernel_params! {
         k: u32,
         /// Steps of the depth, each a stage.
         steps: u32,
-        /// Steps of a share; where the last tiles are cut, how many are whole.
+        /// Steps of a share; where the last tiles are cut, how many are whole, and where some are halved, the first of these.
         share: u32,
         /// The factor of the product.
         alpha: f32,
@@ -98,12 +99,12 @@ fn build_typed<H: WgmmaInput, O: Stored>(
     arch: Arch,
 ) -> Result<TiledKernel<WgmmaArgs>, BuildError> {
     let tiling = &form.tiling;
-    // Tiles and pieces of them are in a row, and the body says which tile that is.
+    // Tiles and parts of them are in a row, and the body says which tile that is.
     let in_a_row = || Schedule {
         order: AnyOrder::new(Linear),
         ..schedule.clone()
     };
-    let dealt = match tiling.tail {
+    let dealt = match tiling.tail || tiling.halves {
         false => Tiled::<WgmmaArgs>::new("gemm_wgmma", tiles).schedule(schedule),
         true => Tiled::<WgmmaArgs>::new("gemm_wgmma", tiles).schedule(&in_a_row()),
     };
@@ -317,12 +318,10 @@ impl<'w, 'k> Work<'w, 'k> {
     /// Where a tile is, or the tile that a piece is of.
     fn place(&self, tile: Tile<'k>) -> Place<'k> {
         let Work { args, form, .. } = self;
-        let Some(tail) = &self.tail else {
+        if self.tail.is_none() && !form.tiling.halves {
             let Tile { x, y, z, .. } = tile;
-            let at = Position { x, y, z };
-            return Place { at, unit: None };
-        };
-        let unit = tail.unit(tile.x, args.steps);
+            return Place::whole(Position { x, y, z });
+        }
         let [high, wide] = match form.tiling.swapped {
             false => [args.m, args.n],
             true => [args.n, args.m],
@@ -336,10 +335,23 @@ impl<'w, 'k> Work<'w, 'k> {
             rank: form.rank,
             table: args.tail,
         };
-        let at = self.schedule.order.emit(&self.k, unit.tile, &extent);
-        Place {
-            at,
-            unit: Some(unit),
+        let at = |index| Place::whole(self.schedule.order.emit(&self.k, index, &extent));
+        match &self.tail {
+            Some(tail) => {
+                let unit = tail.unit(tile.x, args.steps);
+                Place {
+                    unit: Some(unit),
+                    ..at(unit.tile)
+                }
+            }
+            None => {
+                let [units, ..] = tile.grid();
+                let half = Half::at(tile.x, units, extent.count, args.share, form.tiling.rows);
+                Place {
+                    half: Some(half),
+                    ..at(half.tile)
+                }
+            }
         }
     }
 
@@ -543,6 +555,19 @@ struct Place<'k> {
     at: Position<'k>,
     /// What is handed out, where the last tiles are cut.
     unit: Option<Unit<'k>>,
+    /// The same where some are halved.
+    half: Option<Half<'k>>,
+}
+
+impl<'k> Place<'k> {
+    /// Of a whole tile.
+    fn whole(at: Position<'k>) -> Place<'k> {
+        Place {
+            at,
+            unit: None,
+            half: None,
+        }
+    }
 }
 
 /// What a tile multiplies.
@@ -573,6 +598,7 @@ fn factors<'k>(args: &WgmmaArgs<On<'k>>, form: &Form, place: Place<'k>) -> Facto
     let [below, behind] = [edge(args.left_edge, high), edge(args.right_edge, wide)];
     let [edge_rows, edge_cols] = form.edges;
     let [row, col] = [tile.y * form.tiling.rows, tile.x * form.tiling.cols];
+    let row = place.half.map_or(row, |half| row + half.row);
     let (from, steps) = match form.way {
         Way::Shares | Way::Met => {
             let from = share * args.share;
@@ -590,7 +616,7 @@ fn factors<'k>(args: &WgmmaArgs<On<'k>>, form: &Form, place: Place<'k>) -> Facto
         scales: (form.scales == Scales::Blocks).then(|| scales(args, form)),
         from,
         steps,
-        used: None,
+        used: place.half.map(|half| half.used),
     }
 }
 

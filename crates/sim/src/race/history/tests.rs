@@ -122,6 +122,28 @@ fn what_an_asynchronous_operation_wrote_ends_putting_off() {
     assert!(read.put_off(&mut history, &a));
 }
 
+/// Whether a line was accessed in an order of the lanes, or in any.
+#[test]
+fn the_next_block_finds_nothing_of_the_one_before() {
+    let floor = Floor::new(0, 2);
+    let (a, b) = (WarpClock::new(0, 0, 2), WarpClock::new(1, 0, 2));
+    let mut history = History::default();
+    history.restart(2 * PAGE, false);
+    for line in [0, 1, PAGE - 1, PAGE, 2 * PAGE - 1] {
+        let write = in_order(line as u64 * 128, 4, true, 30);
+        assert_eq!(write.record(&mut history, &a, &floor), None);
+        assert!(write.record(&mut history, &b, &floor).is_some());
+        history.restart(2 * PAGE, false);
+        assert!(history.access_in_order(line as u64, (true, 0), 30, &a));
+        assert!(write.record(&mut history, &b, &floor).is_some());
+        history.restart(2 * PAGE, false);
+        assert!(history.access_in_order(line as u64, (true, 0), 30, &a));
+        history.restart(2 * PAGE, false);
+        assert_eq!(write.record(&mut history, &b, &floor), None);
+        history.restart(2 * PAGE, false);
+    }
+}
+
 #[test]
 fn there_is_an_end_to_putting_off() {
     let a = WarpClock::new(0, 0, 1);

@@ -11,6 +11,9 @@ use crate::state::follow::Origin;
 use rustc_hash::FxHashMap;
 use std::sync::Arc;
 
+/// Bytes that are cleared together for the next block: most blocks touch little of the memory that they have, at both of its ends.
+const CHUNK: usize = 8 * LINE;
+
 /// Lines of forks that one thread puts together.
 const SHARE: usize = 1 << 13;
 
@@ -24,8 +27,8 @@ pub(crate) struct Region {
     /// first write.
     base: Option<Arc<Vec<u8>>>,
     present: Vec<bool>,
-    /// From the first byte that was written since the last [`Region::reset`] to behind the last.
-    dirty: (usize, usize),
+    /// Since the last [`Region::reset`], a bit for each [`CHUNK`] that may have been written; empty where there was none.
+    dirty: Vec<u64>,
     /// One bit per byte, a line each; empty when everything counts as written.
     written: Vec<u128>,
     /// Words that bytes of undefined values were stored to, and where those came from.
@@ -103,7 +106,7 @@ impl Region {
             data: Vec::new(),
             base: Some(base),
             present: vec![false; lines],
-            dirty: (0, 0),
+            dirty: Vec::new(),
             written: self.written.clone(),
             undefined: self.undefined.clone(),
             history: self.history.fork(lines),
@@ -281,25 +284,53 @@ impl Region {
     /// [history](History::restart). Not for a region that has absorbed forks.
     pub(crate) fn reset(&mut self, len: usize, defers: bool) {
         let lines = len.div_ceil(LINE);
-        let clean = self.base.take().is_none() && self.data.len() == lines * LINE;
-        if self.data.capacity() < lines * LINE {
-            // New memory is zero, and what a block never touches is never there.
-            self.data = vec![0; lines * LINE];
+        let chunks = lines.div_ceil(CHUNK / LINE);
+        let same = self.data.len() == lines * LINE && self.written.len() == lines;
+        let known = self.dirty.len() == chunks.div_ceil(64);
+        if self.base.take().is_none() && same && known {
+            self.clear_dirty();
         } else {
-            match self.data.get_mut(self.dirty.0..self.dirty.1) {
-                // Most blocks write little of what they have.
-                Some(dirty) if clean => dirty.fill(0),
-                _ => {
-                    self.data.clear();
-                    self.data.resize(lines * LINE, 0);
-                }
-            }
+            self.clear_all(lines * LINE);
         }
-        self.dirty = (0, 0);
-        self.written.clear();
-        self.written.resize(lines, 0);
+        self.dirty.clear();
+        self.dirty.resize(chunks.div_ceil(64), 0);
         self.undefined.clear();
         self.history.restart(lines, defers);
+    }
+
+    fn clear_all(&mut self, len: usize) {
+        if self.data.capacity() < len {
+            // New memory is zero, and what a block never touches is never there.
+            self.data = vec![0; len];
+        } else {
+            self.data.clear();
+            self.data.resize(len, 0);
+        }
+        self.written.clear();
+        self.written.resize(len / LINE, 0);
+    }
+
+    fn clear_dirty(&mut self) {
+        let chunks = (0..64 * self.dirty.len())
+            .filter(|chunk| self.dirty[chunk / 64] >> (chunk % 64) & 1 != 0);
+        for chunk in chunks {
+            let end = self.data.len().min((chunk + 1) * CHUNK);
+            self.data[chunk * CHUNK..end].fill(0);
+            self.written[chunk * CHUNK / LINE..end / LINE].fill(0);
+        }
+    }
+
+    /// Bytes of a range are about to be written, or to count as written.
+    #[inline(always)]
+    fn soil(&mut self, range: &std::ops::Range<usize>) {
+        if self.dirty.is_empty() {
+            return;
+        }
+        for chunk in range.start / CHUNK..range.end.div_ceil(CHUNK) {
+            if let Some(word) = self.dirty.get_mut(chunk / 64) {
+                *word |= 1 << (chunk % 64);
+            }
+        }
     }
 
     /// Bytes one after the other. In a fork only bytes of one line are sure to lie so;
@@ -343,13 +374,8 @@ impl Region {
         if self.base.is_some() {
             self.copy_in(&range);
         }
-        let bytes = self.data.get_mut(range.clone()).unwrap_or(&mut []);
-        if !bytes.is_empty() {
-            let (first, end) = self.dirty;
-            let first = if end == 0 { range.start } else { first };
-            self.dirty = (first.min(range.start), end.max(range.end));
-        }
-        bytes
+        self.soil(&range);
+        self.data.get_mut(range).unwrap_or(&mut [])
     }
 
     /// Makes the lines of a range the region's own. No byte is ever written before.
@@ -425,6 +451,7 @@ impl Region {
             return;
         }
         let (mut at, end) = (offset as usize, offset as usize + len);
+        self.soil(&(at..end));
         while at < end {
             let stop = end.min((at / LINE + 1) * LINE);
             if let Some(line) = self.written.get_mut(at / LINE) {
@@ -483,6 +510,8 @@ impl Region {
     /// Marks some bytes of one line as written.
     #[inline]
     pub(crate) fn mark_line(&mut self, line: u64, bytes: u128) {
+        let first = line as usize * LINE;
+        self.soil(&(first..first + LINE));
         if let Some(written) = self.written.get_mut(line as usize) {
             *written |= bytes;
         }

@@ -43,6 +43,26 @@ fn whatever_was_written_is_zero_after_a_reset() {
     assert!(region.bytes(0, 1024).iter().all(|byte| *byte == 0));
 }
 
+/// Only what a block has touched is cleared for the next one, whatever has touched it.
+#[test]
+fn what_counts_as_written_is_forgotten_after_a_reset_too() {
+    let len = 5 * CHUNK + 3 * LINE;
+    let mut region = Region::default();
+    region.reset(len, true);
+    for turn in 0..6u64 {
+        let at = turn * CHUNK as u64;
+        region.mark(at + 30, 4);
+        region.mark_line(at / LINE as u64 + 1, 7);
+        region.write(len as u64 - 4, 4, 9);
+        region.reset(len, true);
+        let marked = [at + 30, at + LINE as u64, len as u64 - 4];
+        for at in marked {
+            assert_eq!(region.first_unwritten(at, 1), Some(at));
+        }
+        assert_eq!(region.read(len as u64 - 4, 4), 0);
+    }
+}
+
 #[test]
 fn forks_are_put_together_byte_by_byte() {
     let mut whole = Region::unwritten(256);
