@@ -499,9 +499,61 @@ fn let_go() -> Vec<(&'static str, String, &'static str)> {
             );
         }
     }
+    // Where registers move, or rows are asked for in parts, since it spilled.
+    for (told, config, schedule) in [
+        ("scales=rows bias=true", "128x208x64/4/swapped", EARLY),
+        (
+            "layout=nn bias=true activation=gelu",
+            "128x240x64/4/swapped",
+            EARLY,
+        ),
+        ("scales=rows bias=true", "128x256x64/4/cluster=4x1", EARLY),
+        (
+            "dtype=e4m3 scales=rows sums=fast",
+            "192x136x64/4/swapped",
+            PAUSING,
+        ),
+        (
+            "dtype=e4m3 scales=rows sums=fast",
+            "128x136x64/4/swapped",
+            EARLY,
+        ),
+        (
+            "dtype=e4m3 scales=rows sums=fast beta=0.5",
+            "128x224x64/4/swapped/cluster=2",
+            STEALS,
+        ),
+        (
+            "dtype=e4m3 scales=rows sums=fast beta=0.5 bias=true",
+            "128x256x64/4/cluster=2",
+            STEALS,
+        ),
+        (
+            "layout=nn out=f32 bias=true",
+            "128x128x64/6/pingpong",
+            LOADED,
+        ),
+        (
+            "scales=tensor bias=true",
+            "192x160x64/4/cluster=beside",
+            EARLY,
+        ),
+        ("beta=0.5 bias=true", "128x168x64/5/pingpong", "ticket late"),
+    ] {
+        for n in [1152, 1170] {
+            let fits = n == 1152 || !told.contains("nn");
+            let told = format!("m=1504 n={n} k=528 {told} config=wgmma:{config}");
+            cases.extend(fits.then_some(("gemm", told, schedule)));
+        }
+    }
+    let told = "m=5120 n=2176 k=1088 layout=nn out=f32 bias=true config=wgmma:128x192x64/4/tail";
+    cases.push(("gemm", told.to_owned(), "direct grouped(16)"));
+    let told = "rows=60*16 room=256 n=1488 k=528 dtype=e4m3 scales=rows sums=fast config=wgmma:64x256x64/5/pingpong";
+    cases.push(("grouped-gemm", told.to_owned(), "ticket late"));
     cases
 }
 
+const STEALS: &str = "ticket late max-steals(4)";
 const PAUSING: &str = "ticket late pausing until-asked";
 const LOADED: &str = "ticket late loaded: greedy";
 const EARLY: &str = "ticket early loaded: greedy";

@@ -143,6 +143,7 @@ pub(super) fn drawn(draw: &mut Draw) {
             blocks: draw.one(&[1, 1, 1, 2]),
             cluster: draw.one(&CLUSTERS),
             tail: draw.random.u8(..8) == 0,
+            halves: draw.random.u8(..8) == 0,
             pingpong: draw.random.u8(..3) == 0,
         };
         // Most are none: the plain ones of the same sides then.
