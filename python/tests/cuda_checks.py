@@ -304,7 +304,7 @@ def groups():
 
 
 def graphs():
-    """Captured and replayed, with counters that every replay finds at zero."""
+    """Captured and replayed, with counters that every launch leaves at zero."""
     for policy in (None, "greedy", "max-steals(3)"):
         q, k, v = (randn(2, 8, 640, 64) for _ in range(3))
         x, w = randn(640, 512), randn(768, 512)

@@ -186,19 +186,43 @@ def test_threads_share_what_is_remembered():
     assert not wrong
 
 
-def test_a_graph_gets_no_counters_that_it_does_not_need(monkeypatch):
+def test_captured_launches_have_counters_of_their_own_and_clear_none(monkeypatch):
     """To make them zero is a kernel, which every replay would run."""
     from heist.torch import _device
 
-    zeros, launcher = [], object.__new__(_device.Launcher)
-    monkeypatch.setattr(_device, "_capturing", lambda: True)
-    monkeypatch.setattr(_device.torch, "zeros", lambda count, **how: zeros.append(count))
+    zeros, made, launcher = [], torch.zeros, object.__new__(_device.Launcher)
+    capturing, stream = [False], SimpleNamespace(synchronize=lambda: None)
+    monkeypatch.setattr(_device, "_capturing", lambda: capturing[0])
+    monkeypatch.setattr(_device, "_native", SimpleNamespace(workspace=lambda *given: None))
+    monkeypatch.setattr(_device.torch.cuda, "current_stream", lambda device: stream)
+    monkeypatch.setattr(_device.torch, "zeros", lambda count, **how: zeros.append(count) or made(count, dtype=torch.uint8))
     monkeypatch.setattr(_device.torch, "empty", lambda count, **how: None)
+    for name, kind in (("_stocks", dict), ("_counters", dict), ("_scratch", dict), ("_in_graphs", list)):
+        monkeypatch.setattr(_device, name, kind())
     launcher.index = 0
-    for counters, expected in ((0, []), (512, [512])):
-        launcher.plan = SimpleNamespace(counters=counters, scratch=4096)
-        launcher.memory(0)
-        assert zeros == expected
+
+    def counters(need):
+        launcher.plan = SimpleNamespace(counters=need, scratch=0)
+        return launcher.memory(0)[0]
+
+    capturing[0] = True
+    assert counters(0) is None and zeros == []
+    # Nothing was called outside of a capture: these are cleared by every replay.
+    assert counters(512).numel() == 512 and zeros == [512]
+    capturing[0] = False
+    counters(512)
+    made_before, capturing[0] = len(zeros), True
+    given = [counters(need) for need in (16, 300, 16)]
+    assert len(zeros) == made_before
+    places = [(tensor.data_ptr(), tensor.data_ptr() + tensor.numel()) for tensor in given]
+    assert all(end <= begin for (_, end), (begin, _) in zip(places, places[1:])), places
+    assert [tensor.numel() for tensor in given] == [256, 512, 256]
+    # What graphs have stays theirs, also where a stock comes to its end, and what does not fit is made anew.
+    assert counters(_device._STOCK_BYTES).numel() == _device._STOCK_BYTES and len(zeros) == made_before + 1
+    counters(_device._STOCK_BYTES // 2)
+    capturing[0] = False
+    counters(512)
+    assert len(_device._in_graphs) == 2
 
 
 def test_another_simulated_gpu_forgets():

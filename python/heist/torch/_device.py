@@ -34,6 +34,11 @@ _owner = os.getpid()
 _counters: dict[tuple[int, int], torch.Tensor] = {}
 _scratch: dict[tuple[int, int], torch.Tensor] = {}
 _COUNTER_BYTES = 4096
+# Counters for launches that are captured: of each device what is left of zeros that were made before, and all of these, since graphs
+# may have a part of them for as long as the process lives.
+_stocks: dict[int, torch.Tensor] = {}
+_in_graphs: list[torch.Tensor] = []
+_STOCK_BYTES = 1 << 20
 # Those that were replaced by larger ones. A thread may still be about to launch with them.
 _replaced: list[torch.Tensor] = []
 
@@ -180,6 +185,30 @@ def settle(index: int) -> None:
         torch.cuda.current_stream(index).synchronize()
 
 
+def _fill_stock(device: torch.device) -> None:
+    """Zeros for launches that will be captured. What a graph has is never given back, as nobody says when a graph ends:
+    256 bytes a launch for most."""
+    left = _stocks.get(device.index)
+    if left is None or 2 * left.numel() < _STOCK_BYTES:
+        _stocks[device.index] = torch.zeros(_STOCK_BYTES, dtype=torch.uint8, device=device)
+        _in_graphs.append(_stocks[device.index])
+        # Graphs are replayed in other streams.
+        torch.cuda.current_stream(device).synchronize()
+
+
+def _from_stock(device: torch.device, need: int) -> torch.Tensor:
+    """Counters that no other launch has. A launch leaves them zero, so a replay need not clear them: that would be a kernel of
+    its own before each, 2 us, behind which nothing begins early. Without a stock, before the first call outside of a capture,
+    they are cleared all the same."""
+    taken = -(-need // 256) * 256
+    with _lock:
+        left = _stocks.get(device.index)
+        if left is not None and left.numel() >= taken:
+            _stocks[device.index] = left[taken:]
+            return left[:taken]
+    return torch.zeros(need, dtype=torch.uint8, device=device)
+
+
 class Launcher:
     """A plan with the memory it needs, for tensors of one device."""
 
@@ -213,15 +242,13 @@ class Launcher:
             return None, None
         device = torch.device("cuda", self.index)
         if _capturing():
-            # A graph has its own, from its own pool: it may be replayed beside anything,
-            # and sets its counters to zero each time. Where there are none, that would be a kernel for nothing.
-            make = torch.zeros if need else torch.empty
-            return (
-                make(max(need, 1), dtype=torch.uint8, device=device),
-                torch.empty(max(room, 1), dtype=torch.uint8, device=device),
-            )
+            # A graph has its own, since it may be replayed beside anything.
+            scratch = torch.empty(room, dtype=torch.uint8, device=device) if room else None
+            return _from_stock(device, need) if need else None, scratch
         key = (self.index, stream)
         with _lock:
+            if need:
+                _fill_stock(device)
             counters = _counters.get(key)
             if counters is None or counters.numel() < need:
                 if counters is not None:
