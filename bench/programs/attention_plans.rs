@@ -890,7 +890,7 @@ fn cut_sets() -> Vec<Set> {
         let fixed = BACKWARD.plan(None, &asked(Sums::Fixed), H200);
         plans.push(("deterministic".to_owned(), fixed));
         for parts in [1, 2, 3, 4, 5, 6, 8, 12, 16] {
-            if parts == 1 || tiles * parts <= 8 * H200.sms {
+            if parts == 1 || tiles * parts <= 4 * H200.sms {
                 let plan = backward_in_parts(&float, parts, None, H200);
                 plans.push((format!("{parts} parts"), plan));
             }
@@ -935,12 +935,6 @@ fn cut_sets() -> Vec<Set> {
         (4, 8, 8, 2048, 48, true),
         (4, 16, 16, 4096, 128, true),
         (4, 16, 16, 4096, 64, false),
-        (18, 1, 1, 3028, 128, false),
-        (4, 8, 8, 1286, 128, true),
-        (7, 4, 4, 1730, 128, false),
-        (3, 8, 8, 1177, 96, false),
-        (20, 1, 1, 2300, 64, false),
-        (2, 16, 8, 1792, 64, true),
     ];
     shapes.into_iter().map(set).collect()
 }

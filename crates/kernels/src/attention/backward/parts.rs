@@ -15,11 +15,9 @@ use std::collections::BinaryHeap;
 /// The most parts of a tile.
 const MOST: u32 = 32;
 
-/// The most blocks of the grid for each multiprocessor, where tiles are cut: with more, whole tiles are even enough.
-const MOST_ROUNDS: u32 = 8;
-
-/// The most memory for parts.
-const MOST_BYTES: u32 = 96 << 20;
+/// The most blocks of the grid for each multiprocessor, where tiles are cut: what bounds the memory for parts. On an H200 with heads of
+/// 128 it is 66 MiB.
+const MOST_ROUNDS: u32 = 4;
 
 /// Numbers of a part: keys and values of a tile.
 pub(super) fn elements(head_dim: u32) -> u32 {
@@ -34,8 +32,7 @@ pub(super) fn parts(problem: &Problem, shape: &WarpgroupShape, sms: u32) -> u32 
     let tiles = tiles(problem, shape);
     let grid = problem.longest().1.div_ceil(KEYS) as usize * heads * problem.sequences().len();
     let longest = tiles.iter().flatten().max().map_or(0, |most| most * group);
-    let blocks = (MOST_ROUNDS * sms).min(MOST_BYTES / (4 * elements(shape.head_dim)));
-    let room = u64::from(blocks) / grid.max(1) as u64;
+    let room = u64::from(MOST_ROUNDS * sms) / grid.max(1) as u64;
     let most = longest.min(MOST).min(room.min(MOST.into()) as u32);
     let whole = time(&tiles, group, heads, 1, shape, sms);
     let (time, parts) = (2..=most)
