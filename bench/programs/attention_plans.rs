@@ -472,7 +472,7 @@ fn tall(problem: &Problem) -> Set {
     }
 }
 
-/// Latent attention in pages of 64: what is chosen, either way to combine, and tiles of a sequence one behind the other.
+/// Latent attention in pages of 64: what is chosen, either way to combine, and second tiles of sequences in rounds of their own.
 fn latent(batch: u32, heads: u32, queries: u32, keys: u32) -> Set {
     let mut problem = Problem::ragged(vec![(queries, keys); batch as usize], heads, 576);
     (problem.kv_heads, problem.dtype, problem.page_size) = (1, Dtype::Bf16, Some(64));
@@ -484,9 +484,12 @@ fn latent(batch: u32, heads: u32, queries: u32, keys: u32) -> Set {
             (shape, Grid { combine, ..grid })
         }));
     }
-    arms.push(dealt("one round".into(), &problem, |shape, grid| {
-        (DecodeShape { rounds: 1, ..shape }, grid)
-    }));
+    let rounds = (heads * queries).div_ceil(64);
+    if rounds > 1 {
+        arms.push(dealt("in rounds".into(), &problem, |shape, grid| {
+            (DecodeShape { rounds, ..shape }, grid)
+        }));
+    }
     Set { problem, arms }
 }
 

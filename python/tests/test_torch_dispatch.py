@@ -196,7 +196,7 @@ def test_captured_launches_have_counters_of_their_own_and_clear_none(monkeypatch
     monkeypatch.setattr(_device, "_native", SimpleNamespace(workspace=lambda *given: None))
     monkeypatch.setattr(_device.torch.cuda, "current_stream", lambda device: stream)
     monkeypatch.setattr(_device.torch, "zeros", lambda count, **how: zeros.append(count) or made(count, dtype=torch.uint8))
-    monkeypatch.setattr(_device.torch, "empty", lambda count, **how: None)
+    monkeypatch.setattr(_device.torch, "empty", lambda count, **how: made(0, dtype=torch.uint8))
     for name, kind in (("_stocks", dict), ("_counters", dict), ("_scratch", dict), ("_in_graphs", list)):
         monkeypatch.setattr(_device, name, kind())
     launcher.index = 0

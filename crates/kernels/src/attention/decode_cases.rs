@@ -115,6 +115,20 @@ impl Cases {
             problem.dtype = Dtype::ALL[index % 2];
             problem.output = [Output::Same, Output::F32][index / 2];
             self.dealt(&problem, [2, 5, 8, 3][index], 1);
+            // Second tiles in rounds of their own, of sequences that have some and of others.
+            if index == 1 {
+                let grid = |combine| Grid {
+                    blocks: 6,
+                    least: 1,
+                    combine,
+                };
+                for combine in [Combine::Launch, Combine::LastBlock] {
+                    self.on_decode(&problem, |shape, _| {
+                        let rounds = 8;
+                        (DecodeShape { rounds, ..shape }, grid(combine))
+                    });
+                }
+            }
         }
         for (index, (heads, kv_heads, dim, values)) in [(128, 1, 576, 512), (32, 2, 256, 256)]
             .into_iter()

@@ -84,11 +84,7 @@ pub fn decode_shape(problem: &Problem, target: Target) -> DecodeShape {
         keys: 64,
         stages: 2,
         one_query: problem.longest().0 <= 1,
-        // Products of 64 rows take about as long as their keys take to come, so that second tiles that read them anew would wait.
-        rounds: match problem.cache {
-            Cache::Latent => rows.div_ceil(16 * down).max(1),
-            Cache::Same | Cache::E4m3 => 1,
-        },
+        rounds: 1,
         mask: problem.mask.kind(),
         storage,
         cache: problem.cache,

@@ -48,9 +48,9 @@ pub struct DecodeShape {
     pub stages: u32,
     /// Whether no sequence has more than one query: no row is divided by the heads of a group to find its query.
     pub one_query: bool,
-    /// Rounds in which tiles are numbered: as many as a key head of the longest sequence has tiles, so that the first tiles of all sequences come before
-    /// all second ones, and blocks that have the first ones run beside blocks that read the same keys for the second ones. With one round all tiles of a
-    /// sequence follow each other, however many there are.
+    /// Rounds in which tiles are numbered: one, in which all tiles of a sequence follow each other, or as many as a key head of the longest sequence has
+    /// tiles, so that the first tiles of all sequences come before all second ones, and blocks that have the first ones run beside blocks that read the
+    /// same keys for the second ones.
     pub rounds: u32,
     /// Which keys a query sees.
     pub mask: MaskKind,

@@ -595,9 +595,9 @@ mod tests {
         assert_eq!(grid(4, 128, 32768), [49, 8]);
     }
 
-    /// Second tiles that read the same keys come in a round of their own: a block has the first ones of its sequences, and another their second ones.
+    /// Rounds of tiles are one, or as many as a key head of the longest sequence has tiles.
     #[test]
-    fn second_tiles_over_latent_keys_come_in_a_round_of_their_own() {
+    fn tiles_come_in_one_round_or_in_as_many_as_there_are() {
         let target = Target {
             arch: Arch::SM_90A,
             sms: 132,
@@ -606,12 +606,32 @@ mod tests {
         (problem.kv_heads, problem.cache) = (1, Cache::Latent);
         (problem.value_dim, problem.page_size) = (Some(512), Some(64));
         let shape = decode_shape(&problem, target);
-        assert_eq!(shape.rounds, 4);
+        assert_eq!(shape.rounds, 1);
         let grid = decode_grid(&problem, &shape, target);
         for (rounds, fits) in [(4, true), (1, true), (2, false), (0, false)] {
             let shape = DecodeShape { rounds, ..shape };
             assert_eq!(decode_plan(&problem, shape, grid, target).is_ok(), fits);
         }
+    }
+
+    /// Only kernels for one query of each sequence divide no row by the heads of a group: longer ones are not given them.
+    #[test]
+    fn the_kernel_for_one_query_is_given_no_more() {
+        let target = Target {
+            arch: Arch::SM_90A,
+            sms: 132,
+        };
+        let mut problem = Problem::ragged(vec![(2, 4096), (1, 64)], 8, 128);
+        problem.kv_heads = 2;
+        let shape = decode_shape(&problem, target);
+        assert!(!shape.one_query);
+        let grid = decode_grid(&problem, &shape, target);
+        let one_query = DecodeShape {
+            one_query: true,
+            ..shape
+        };
+        let refused = decode_plan(&problem, one_query, grid, target).expect_err("two queries");
+        assert!(refused.to_string().contains("one query"), "{refused}");
     }
 
     /// Tiles of 32 rows in four parts, 64 KB: a launch combines whole ones, and the last block those of 8 bits, whose products leave a launch no
