@@ -336,7 +336,7 @@ fn tiles_follow_the_shape() {
     // Widths of a tile fill a wave where rows in steps of 64 do not, however many there are.
     let wide = chosen_tiles(3334, 1488, 10264);
     assert!(wide.swapped, "{wide}");
-    // In more than a wave pairs of tiles were 0.7 to 2.6% slower than the same tiles alone, where the model has them a little ahead.
+    // In more than a wave pairs of tiles were 0.5 to 2.7% slower than the same tiles alone, where the model has them a little ahead.
     for (m, n, k) in [
         (4096, 4096, 4096),
         (4096, 4096, 14336),

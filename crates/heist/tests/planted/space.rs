@@ -62,6 +62,7 @@ impl Tunable for Planted {
                 params: vec![job::buffer("d"), Arg::scalar(0u32)],
                 readout: None,
                 overlaps: false,
+                halves: None,
             });
         Ok(Prepared {
             job,
