@@ -199,14 +199,11 @@ DTYPES = {
 
 
 def inputs(problem, number, zeros=False):
-    """Operands and a result; of `zeros` nothing in the multipliers changes, so that power is not what limits the clock."""
+    """Operands, A with m and B with n rows however they are stored, and a result; of `zeros` nothing in the multipliers changes, so that
+    power is not what limits the clock."""
     m, n, k = (problem[name] for name in "mnk")
     dtype, out = DTYPES[problem["input"]], DTYPES[problem["output"]]
     generator = torch.Generator("cuda").manual_seed(number)
-
-    def make(*shape):
-        drawn = torch.rand(shape, generator=generator, device="cuda", dtype=torch.float32)
-        return (torch.zeros_like(drawn) if zeros else drawn * 2 - 1).to(dtype)
 
     # Always m x k and n x k: what is stored the other way is a view.
     left, right = problem.get("layout", "nt")
@@ -306,7 +303,7 @@ def measure(problem, options, made, flush):
                 d.view(torch.uint8).fill_(255)
                 one = Arm(options.directory, arm, {"a": a, "b": b, "d": d, **named, **shared})
                 # One workspace does for calls that follow each other.
-                shared = {"partial": one.buffers[x] for x in one.buffers if x == "partial"}
+                shared = {x: one.buffers[x] for x in one.buffers if x in ("partial", "a_turned", "b_turned")}
                 ours.append(one)
             for one in ours:
                 one()
@@ -344,7 +341,7 @@ def measure(problem, options, made, flush):
         except RuntimeError as failure:
             print(f"{name}: {str(failure).splitlines()[0]}")
             torch.cuda.synchronize()
-    same = lambda one, other: torch.equal(one.view(torch.uint8), other.view(torch.uint8))
+    same = lambda one, other: torch.equal(one.contiguous().view(torch.uint8), other.contiguous().view(torch.uint8))
     if not all(map(same, sets[0], inputs(problem, 0, options.zeros)[:2])):
         print(f"DAMAGED INPUTS {problem['name']}: its figures say nothing")
     del reference
@@ -380,7 +377,8 @@ def guard(problem, options, made):
     tells what was written that should not have been: bands, or inputs."""
     told, launches = [], 0
     for arm in problem["arms"]:
-        given = dict(zip("abd", inputs(problem, 0)))
+        # As they lie in memory.
+        given = {name: one if one.is_contiguous() else one.t() for name, one in zip("abd", inputs(problem, 0))}
         given |= zip(("scale_a", "scale_b"), scales_of(problem) or [])
         read = given.keys() - {"d"}
         sizes = {buffer["name"]: buffer["bytes"] for buffer in arm["buffers"]}

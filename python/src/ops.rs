@@ -3,6 +3,7 @@
 #![allow(unsafe_code)]
 
 use crate::error::{HeistError, bad_word, of_op};
+use heist::builder::Feature;
 use heist::kernels::attention::{
     Append, BlockMask, Cache, Layout as Heads, Mask, PairElement, PairMask,
 };
@@ -60,6 +61,12 @@ impl Ops {
             (name, tuning.problem, answer, tuning.refusal)
         })
         .collect()
+    }
+
+    /// Whether products run on warpgroups, which take tf32 in every layout.
+    #[getter]
+    fn on_warpgroups(&self) -> bool {
+        self.ops.target().arch.supports(Feature::Wgmma)
     }
 
     /// How many plans were made.

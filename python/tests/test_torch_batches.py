@@ -38,9 +38,11 @@ def test_bmm_of_rows_that_begin_anywhere(m, n, k):
 
 def test_bmm_of_tf32_is_asked_for():
     a, b = torch.randn(2, 8, 18), torch.randn(2, 18, 12)
+    across = torch.randn(2, 18, 8).transpose(1, 2)
     torch.backends.cuda.matmul.allow_tf32 = True
     try:
         close(ht.bmm(a, b), a.double() @ b.double(), 5e-3)
+        close(ht.bmm(across, b), across.double() @ b.double(), 5e-3)
     finally:
         torch.backends.cuda.matmul.allow_tf32 = False
 

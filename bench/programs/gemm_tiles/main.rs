@@ -13,7 +13,7 @@
 //! variant), `random-groups` (drawn at random: what is chosen, then tile shapes), `scaled-groups` (those of 8-bit floats: what is chosen, then tile shapes) or
 //! `experts` (layers of experts, in pairs of tile shapes). Shapes are from models, and odd
 //! ones; others are given as 1544x1544x1544: m, n, k. `random:7:40` stands for 40 drawn with the seed 7. Words besides shapes:
-//! tiles such as `wgmma:128x128x64/6` are the only ones then, `tf32` or `f16` is the type of the operands, and `tensor`, `rows` or `blocks` the only
+//! tiles such as `wgmma:128x128x64/6` are the only ones then, `tf32` or `f16` is the type of the operands, `nn`, `tn` or `tt` their layout, and `tensor`, `rows` or `blocks` the only
 //! kind of scales of the set `tiny`, and `alone` what it chooses without the others there. `static` deals given tiles out in advance, and `order=grouped(4)` adds arms in which
 //! tiles go in that order.
 

@@ -128,5 +128,7 @@ pub use tensor_scales::{ScaleMemory, ScaledConsumer, ScaledInput, TensorScales};
 pub use tile::{SharedTile, TileLayout, TileSpec};
 pub use value::{Bool, IntoVal, Val, Var};
 pub use warp::{Group, block_reduce};
-pub use wgmma::{WgmmaBatch, WgmmaInput, WgmmaLeft, WgmmaOperand, WgmmaResult, WgmmaSums};
+pub use wgmma::{
+    WgmmaBatch, WgmmaInput, WgmmaLeft, WgmmaOperand, WgmmaResult, WgmmaSums, WordsAcross,
+};
 pub use wmma::{MatrixOrder, WmmaA, WmmaB, WmmaInput, WmmaSums};

@@ -12,9 +12,9 @@
 use crate::emit::Opnd;
 use crate::kernel::{Kernel, number};
 use crate::mma::{MmaInput, WarpTile};
-use crate::scalar::{E4m3, E5m2, Half, Storable, Tiny};
+use crate::scalar::{E4m3, E5m2, Half, Storable, Tf32, Tiny};
 use crate::tile::{SharedTile, TileLayout};
-use crate::value::{IntoVal, Val, Var};
+use crate::value::{Bool, IntoVal, Val, Var};
 use heist_ptx::arch::Feature;
 use std::marker::PhantomData;
 
@@ -312,25 +312,27 @@ impl<'k> WgmmaSums<'k> {
     }
 }
 
-/// A left matrix of 64 rows and a depth of 16 in registers, 16 rows to a warp,
-/// that a product may still be reading while the threads go on.
+/// A left matrix of 64 rows in registers, 16 rows to a warp and one step deep (16 halves or
+/// 8 words), that a product may still be reading while the threads go on.
 #[derive(Debug)]
 pub struct WgmmaLeft<'k, H: MmaInput> {
     regs: [Var<'k, H::Reg>; 4],
 }
 
-impl<'k, H: Half + MmaInput> WgmmaLeft<'k, H>
-where
-    H: MmaInput<Reg = <H as Half>::Pair>,
-{
-    /// Without contents: [`set`](WgmmaLeft::set) it before it is multiplied.
+impl<'k, H: MmaInput> WgmmaLeft<'k, H> {
+    /// Without contents: [`set`](WgmmaLeft::set) it, or [`load`](WgmmaLeft::load) it, before it is multiplied.
     #[track_caller]
     pub fn new(k: &Kernel<'k>) -> Self {
         WgmmaLeft {
             regs: [(); 4].map(|()| Var::unset(*k)),
         }
     }
+}
 
+impl<'k, H: Half + MmaInput> WgmmaLeft<'k, H>
+where
+    H: MmaInput<Reg = <H as Half>::Pair>,
+{
     /// Two neighbouring blocks of sums rounded to halves. No product may be
     /// reading it: [`wait_for_older`](WgmmaSums::wait_for_older) first.
     #[track_caller]
@@ -370,6 +372,80 @@ where
     }
 }
 
+/// Where a thread of a warpgroup finds what it multiplies of words that lie across the depth: panels of 32 of them side
+/// by side, each as many rows of 128 bytes as a stage is deep, swizzled. Tensor cores read words in shared memory along the depth alone.
+#[derive(Clone, Copy, Debug)]
+pub struct WordsAcross<'k> {
+    /// Bytes from the first of the 64 rows on: the words that are loaded first and second, of this thread's row and of the one 8 further down.
+    places: [[Val<'k, u32>; 2]; 2],
+    /// Whether the first word is the deeper one.
+    deeper_first: Bool<'k>,
+    /// Rows of a panel: how deep it is.
+    depth: u32,
+}
+
+impl<'k> WordsAcross<'k> {
+    /// Those of panels that are so deep: a multiple of 8.
+    #[track_caller]
+    pub fn new(k: &Kernel<'k>, depth: u32) -> WordsAcross<'k> {
+        k.must_divide("the depth of a panel", depth.into(), 8);
+        let (lane, warp) = (k.lane(), k.warp() & 3);
+        // The lane's row of a block of 8, in halves of 4, and its depth of 4.
+        let (row, deep) = (lane >> 2, lane & 3);
+        let (high, word) = (row >> 2, row & 3);
+        // Two warps have the 32 neighbours of a panel. A chunk is 4 of them, and its place is its number, exclusive or the row of 128
+        // bytes of eight. Rows 4 apart lie in the other half of the chunks: lanes with the upper and the lower rows of a block load them in
+        // turns, so that all 32 load from different banks. With both of the same depth every two would meet.
+        let panel = (warp >> 1) * (depth * 128);
+        let at = |half: Val<'k, u32>| {
+            let chunk = (((warp & 1) ^ half) << 2) | (high ^ deep);
+            panel + (deep + (half << 2)) * 128 + (chunk << 4) + (word << 2)
+        };
+        let upper = [at(high), at(high ^ 1)];
+        WordsAcross {
+            places: [upper, upper.map(|at| at ^ 32)],
+            deeper_first: high.ne(0u32),
+            depth,
+        }
+    }
+}
+
+impl<'k> WgmmaLeft<'k, Tf32> {
+    /// Loads 64 rows of words that lie `across` the depth, from row `row0` of the tile on, a multiple of 64: those of step `step`, 8 deep. No product may
+    /// be reading it: [`wait_for_older`](WgmmaSums::wait_for_older) first.
+    #[track_caller]
+    pub fn load(
+        &self,
+        tile: SharedTile<'k, Tf32>,
+        across: &WordsAcross<'k>,
+        row0: Val<'k, u32>,
+        step: u32,
+    ) {
+        let k = tile.kernel();
+        if tile.layout() != TileLayout::Swizzled || tile.cols() != 32 {
+            k.fail(format!(
+                "words across the depth lie in swizzled rows of 32, and this tile has {:?} rows of {}",
+                tile.layout(),
+                tile.cols()
+            ));
+        }
+        if step * 8 >= across.depth {
+            k.fail(format!(
+                "step {step} of a panel that is {} deep",
+                across.depth
+            ));
+        }
+        let first = tile.ptr().byte_offset(row0 * (across.depth * 4));
+        for (down, places) in across.places.iter().enumerate() {
+            let [one, other] = places.map(|at| first.byte_offset(at).at(step * 8 * 32).load());
+            let [near, deep] =
+                [(other, one), (one, other)].map(|(yes, no)| across.deeper_first.select(yes, no));
+            self.regs[down].set(near);
+            self.regs[down + 2].set(deep);
+        }
+    }
+}
+
 /// Neighbours of two blocks of sums, in the order of a left matrix's registers.
 fn pairs<'k>(left: [Val<'k, f32>; 4], right: [Val<'k, f32>; 4]) -> [[Val<'k, f32>; 2]; 4] {
     let ([a, b, c, d], [e, f, g, h]) = (left, right);
@@ -379,7 +455,7 @@ fn pairs<'k>(left: [Val<'k, f32>; 4], right: [Val<'k, f32>; 4]) -> [[Val<'k, f32
 impl<'k> WgmmaBatch<'_, 'k> {
     /// Adds the product with a left matrix in registers.
     #[track_caller]
-    pub fn mma_left<H: Half + MmaInput>(&self, a: &WgmmaLeft<'k, H>, b: WgmmaOperand<'k, H>) {
+    pub fn mma_left<H: MmaInput>(&self, a: &WgmmaLeft<'k, H>, b: WgmmaOperand<'k, H>) {
         let regs = Opnd::Vector(a.regs.iter().map(|reg| reg.reg.into()).collect());
         self.emit(Left::Registers(regs), b, true);
     }

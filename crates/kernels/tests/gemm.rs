@@ -984,6 +984,80 @@ fn warpgroups_multiply_tf32() {
     }
 }
 
+/// The operand with the tile's rows goes through registers where it is stored across the depth.
+#[test]
+fn warpgroups_multiply_tf32_through_registers() {
+    use Layout::{Nn, Tt};
+    for (tiling, m, n, k, layout) in [
+        ("wgmma:64x64x64/3/swapped", 70, 68, 100, Nn),
+        ("wgmma:64x16x128/3/swapped", 9, 72, 68, Nn),
+        ("wgmma:256x32x64/3/swapped", 33, 264, 36, Nn),
+        ("wgmma:192x16x64/3/swapped/split=2", 9, 200, 264, Nn),
+        (
+            "wgmma:64x32x64/3/swapped/split=2/cluster=depth",
+            30,
+            68,
+            136,
+            Nn,
+        ),
+        ("wgmma:128x32x64/3/swapped/cluster=2x2", 60, 200, 40, Nn),
+        ("wgmma:64x32x64/3/swapped/pingpong", 70, 132, 104, Nn),
+        ("wgmma:64x64x64/3", 72, 70, 100, Tt),
+        ("wgmma:256x32x64/3/cluster=2", 300, 40, 40, Tt),
+    ] {
+        let problem = Gemm::new(m, n, k, Input::Tf32, Output::F32, layout);
+        right_in_tiles(problem, tiling, None, 2);
+        if tiling.contains("64x64") {
+            let halves = Gemm::new(m, n, k, Input::Tf32, Output::Bf16, layout);
+            right_in_tiles(halves, tiling, Some(&Schedule::new(TileSource::Ticket)), 2);
+        }
+    }
+    let cut = Gemm::new(500, 30, 2044, Input::Tf32, Output::F32, Tt);
+    right_in_tiles(cut, "wgmma:128x16x64/4/tail", None, 5);
+}
+
+/// What tiles can't read of tf32 a launch writes anew: the operand with a tile's columns where it is stored across the depth, and rows that
+/// start anywhere.
+#[test]
+fn tf32_is_written_along_the_depth_first() {
+    use Layout::{Nn, Nt, Tn, Tt};
+    for (tiling, m, n, k, layout, launches) in [
+        ("wgmma:64x32x64/2", 68, 40, 36, Nn, 2),
+        ("wgmma:64x32x64/2/swapped", 68, 40, 36, Tt, 2),
+        ("wgmma:64x32x64/2", 68, 40, 41, Tn, 2),
+        ("wgmma:64x32x64/2/swapped", 36, 68, 41, Tn, 2),
+        // Rows that start at multiples of 4 bytes.
+        ("wgmma:64x32x64/2", 33, 35, 37, Nt, 3),
+        ("wgmma:64x32x64/2/swapped", 33, 35, 40, Nn, 2),
+        ("wgmma:64x32x64/2", 33, 35, 40, Nt, 1),
+        ("wgmma:64x32x64/2/split=2", 33, 35, 330, Tt, 4),
+    ] {
+        for batch in [1, 3] {
+            let one = Gemm::new(m, n, k, Input::Tf32, Output::F32, layout);
+            let problem = Gemm { batch, ..one };
+            right_in_tiles(problem, tiling, None, 132);
+            let (_, target) = common::device("h200");
+            let job = job_with_tiling(&problem, tiling.parse().expect("one"), None, target);
+            assert_eq!(job.expect("a job").steps.len(), launches, "{problem}");
+        }
+    }
+}
+
+/// The copy engine rounds to nearest, so a result is as near as with operands that were rounded before, and not 7e-4 of the norm too small.
+#[test]
+fn tf32_is_rounded_on_its_way() {
+    let (device, target) = common::device("h200");
+    for layout in [Layout::Nt, Layout::Nn] {
+        let problem = Gemm::new(64, 64, 512, Input::Tf32, Output::F32, layout);
+        let variant = FAMILY.choose(None, &problem, target).expect("one");
+        let job = variant.job(&problem, None, target).expect("a job");
+        let mut prepared = prepared(job, problem, 3);
+        common::run(&mut prepared.job, &device, &Settings::default());
+        let difference = (prepared.verify)(&prepared.job).expect("a comparison");
+        assert!(difference.within(3.5e-4), "{problem}: {difference}");
+    }
+}
+
 #[test]
 fn the_depth_in_shares() {
     let epilogue = Epilogue {

@@ -229,7 +229,7 @@ fn tight(all: &mut Vec<(Target, Job)>) {
         (whole, with_c, "wgmma:128x128x64/6/pingpong", Some(&loaded)),
         (whole, full, "wgmma:192x184x64/3", Some(&loaded)),
         (whole, with_c, "wgmma:128x256x64/4", Some(&early)),
-        (whole, full, "wgmma:192x168x64/4", Some(&early)),
+        (whole, full, "wgmma:192x152x64/4", Some(&early)),
         (whole, full, "wgmma:256x152x64/3", Some(&early)),
         (swapped, none, "wgmma:256x144x64/4/swapped", Some(&loaded)),
     ] {
@@ -259,6 +259,68 @@ fn tight(all: &mut Vec<(Target, Job)>) {
         let chosen = gemm::FAMILY.choose(None, &whole, target);
         let chosen = chosen.and_then(|it| it.job(&whole, Some(schedule), target));
         chosen.expect("some tiles hold it");
+    }
+}
+
+/// Words that go through registers, in the widest tiles that hold them: with an epilogue that takes many, with what adds up shares and pieces, and beside
+/// policies.
+fn through_registers(all: &mut Vec<(Target, Job)>) {
+    let arch = heist_builder::Arch::SM_90A;
+    let target = Target { arch, sms: 132 };
+    let full = Epilogue {
+        alpha: 0.5,
+        beta: 2.0,
+        bias: true,
+        activation: Activation::Gelu,
+    };
+    let none = Epilogue::default();
+    let [pausing, loaded, early] = [PAUSING, LOADED, EARLY].map(schedule);
+    let given = |layout, epilogue, tiling: &str, schedule: Option<&Schedule>| {
+        let problem = Gemm::new(8192, 8192, 4096, Input::Tf32, Output::F32, layout);
+        let tiling = tiling.parse().expect("a tile shape");
+        gemm::job_with_tiling(&problem.epilogue(epilogue), tiling, schedule, target)
+    };
+    use Layout::{Nn, Tt};
+    for (layout, epilogue, tiling, schedule) in [
+        (Nn, none, "wgmma:64x240x64/5/swapped", None),
+        (Nn, full, "wgmma:128x240x64/4/swapped", None),
+        (Nn, none, "wgmma:256x120x64/4/swapped", None),
+        (Nn, none, "wgmma:256x128x64/4/swapped/cluster=beside", None),
+        (Nn, full, "wgmma:256x184x64/3/swapped", None),
+        (Nn, none, "wgmma:192x168x64/4/swapped", None),
+        (Nn, none, "wgmma:192x192x64/4/swapped", None),
+        (Nn, none, "wgmma:128x176x64/5/swapped/pingpong", None),
+        (Nn, none, "wgmma:64x128x64/4/swapped*2", None),
+        (Nn, none, "wgmma:64x128x128/4/swapped", None),
+        (
+            Nn,
+            none,
+            "wgmma:128x224x64/3/swapped/split=2/cluster=depth",
+            None,
+        ),
+        (
+            Nn,
+            none,
+            "wgmma:192x144x64/4/swapped/split=2/cluster=depth",
+            None,
+        ),
+        (Tt, full, "wgmma:128x256x64/4/tail", None),
+        (Tt, none, "wgmma:192x168x64/4/tail", None),
+        (Nn, none, "wgmma:128x192x64/4/swapped", Some(&pausing)),
+        (Nn, full, "wgmma:128x128x64/4/swapped", Some(&loaded)),
+        (Nn, none, "wgmma:128x88x64/4/swapped", Some(&early)),
+    ] {
+        let job = given(layout, epilogue, tiling, schedule);
+        all.push((target, job.expect("it can be built")));
+    }
+    for (tiling, schedule) in [
+        ("wgmma:192x200x64/4/swapped", None),
+        ("wgmma:128x232x64/3/swapped/split=2/cluster=depth", None),
+        ("wgmma:256x128x64/4/swapped", Some(&early)),
+    ] {
+        let refused = given(Nn, none, tiling, schedule);
+        let refused = refused.expect_err("it would spill").to_string();
+        assert!(refused.contains("registers"), "{refused}");
     }
 }
 
@@ -560,6 +622,7 @@ fn every_variant_on_every_architecture() {
     let mut all = sample(all);
     groups_let_go(&mut all);
     tight(&mut all);
+    through_registers(&mut all);
     let mut found = Vec::new();
     found_by_the_scan(&mut found);
     all.extend(sample(found));

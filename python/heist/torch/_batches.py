@@ -57,8 +57,8 @@ def _stored(batch: torch.Tensor, way: str | None = None) -> tuple[torch.Tensor, 
 
 
 def _factors(a: torch.Tensor, b: torch.Tensor) -> tuple[tuple[torch.Tensor, str], tuple[torch.Tensor, str]]:
-    """Both as the kernels take them: those of tf32 want both stored along the depth."""
-    deep = a.dtype == torch.float32
+    """Both as the kernels take them: those of tf32 want both stored along the depth, but on warpgroups."""
+    deep = a.dtype == torch.float32 and not ops_of(device_of("bmm", a, b)).on_warpgroups
     return _stored(a, "n" if deep else None), _stored(b, "t" if deep else None)
 
 

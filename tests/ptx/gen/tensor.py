@@ -125,6 +125,29 @@ def load_case(f, name, kind, dims, box, at, pitches=None, swizzle=None, estrides
           [f"1 {listing(kind, out)}"], buffers=[f"DATA in:{listing(kind, values)}"])
 
 
+# Ties, what is near them, the largest numbers, subnormal ones, infinities, what is no number.
+SINGLES = [
+    0x3F800000, 0x3F801000, 0x3F803000, 0x3F800FFF, 0x3F801001, 0xBF801000, 0xBF803000, 0x3F805000, 0x3FFFFFFF, 0x7F7FEFFF, 0x7F7FF000,
+    0x7F800000, 0xFF800000, 0x7FC00000, 0x7F800001, 0xFFC12345, 0x00000001, 0x00001000, 0x00001001, 0x00003000, 0x007FFFFF, 0x80001000,
+    0x80000000, 0x40490FDB,
+]  # fmt: skip
+
+
+def tf32(bits):
+    """Rounded to nearest, ties to even; subnormal numbers stay such, what is no number becomes one of them."""
+    if bits & 0x7FFFFFFF > 0x7F800000:
+        return 0x7FFFE000
+    whole, rest = bits >> 13, bits & 0x1FFF
+    return whole + (rest > 0x1000 or rest == 0x1000 and whole & 1) << 13
+
+
+def rounded_case(f, kind, becomes):
+    f.run(f"words-as-{kind}", "load_1d",
+          [f"tensormap(buffer=DATA, type={kind}, dims=[{len(SINGLES)}], box=[{len(SINGLES)}], swizzle=none, interleave=none, l2=none, fill=zeros)",
+           f"out:u32:{len(SINGLES)}", f"u32:{len(SINGLES) * 4}", "u32:0"],
+          [f"1 {listing('u32', [becomes(bits) for bits in SINGLES])}"], buffers=[f"DATA in:{listing('u32', SINGLES)}"])
+
+
 def loads():
     f = File("tensor/load", "Tensor loads: boxes inside and over every edge, dense and padded rows, element strides, NaN fill.")
     load_kernel(f, 1)
@@ -132,6 +155,9 @@ def loads():
     load_case(f, "over-the-end", "u16", [20], [16], [8])
     load_case(f, "before-the-start", "u32", [32], [8], [-4])
     load_case(f, "bytes", "u8", [128], [32], [16])
+    rounded_case(f, "tf32", tf32)
+    rounded_case(f, "tf32_ftz", tf32)
+    rounded_case(f, "f32_ftz", lambda bits: bits)
     load_kernel(f, 2)
     load_case(f, "inside", "u32", [16, 8], [4, 4], [4, 2])
     load_case(f, "padded-rows", "u16", [12, 6], [8, 4], [8, 1], pitches=[1, 16])

@@ -78,7 +78,7 @@ pub(crate) fn refusal(problem: &Gemm, target: Target) -> Option<String> {
     if problem.scales == Scales::Blocks {
         return Some("scales of blocks are applied between products, which wgmma does".into());
     }
-    uncopyable(problem)
+    uncopyable(problem, &[Input::F16, Input::Bf16])
 }
 
 /// Everything that is fixed when a kernel is built.

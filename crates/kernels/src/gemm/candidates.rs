@@ -8,6 +8,7 @@ use super::leave::Staging;
 use super::problem::{Gemm, Major, Scales};
 use super::tail::Tail;
 use super::tiling::{Cluster, Tiling};
+use super::turn::{Turned, majors, through_registers};
 use super::wgmma::{fits_levels, unshared};
 use crate::family::Target;
 
@@ -19,11 +20,6 @@ const SCALED: [Tiling; 3] = [
     Tiling::new(256, 128, 64, 4),
     Tiling::new(256, 128, 64, 4).cluster(Cluster::Below),
 ];
-
-fn majors(problem: &Gemm, swapped: bool) -> [Major; 2] {
-    let (a, b) = (problem.layout.a(), problem.layout.b());
-    if swapped { [b, a] } else { [a, b] }
-}
 
 /// Rows, depths and blocks on a multiprocessor of tiles with swapped operands.
 const SWAPPED: [(u32, u32, u32); 7] = [
@@ -180,12 +176,20 @@ pub(super) fn candidates(problem: &Gemm, target: Target) -> Vec<Tiling> {
     }
     shapes.retain(|tiling| suits(problem, tiling, target));
     let shared = |tiling| in_shares(problem, tiling, target);
-    shapes.into_iter().flat_map(shared).collect()
+    let mut all: Vec<_> = shapes.into_iter().flat_map(shared).collect();
+    all.retain(|tiling| !through_registers(problem, tiling.swapped) || tiling.can_go_through());
+    all
 }
 
 /// Rows of the result up to which operands are swapped where blocks have scales: threads load these there, one by one, and otherwise they come with their stages. 16 to 32 rows
 /// took 1.01 to 1.22 times as long swapped in seven of seven shapes, up to 8 rows as long or less in three of four.
 const SWAPPED_SCALED: u32 = 8;
+
+/// Whether tiles with swapped operands read both as they are stored, and others do not.
+fn swapped_alone_reads(problem: &Gemm) -> bool {
+    let turned = [false, true].map(|swapped| Turned::of(problem, swapped).is_some());
+    turned == [true, false]
+}
 
 /// Those with swapped operands.
 fn swapped_shapes(problem: &Gemm, target: Target) -> Vec<Tiling> {
@@ -193,6 +197,7 @@ fn swapped_shapes(problem: &Gemm, target: Target) -> Vec<Tiling> {
         return Vec::new();
     }
     let few = problem.m <= SWAPPED_ROWS;
+    let only = swapped_alone_reads(problem);
     let mut shapes = Vec::new();
     for cols in swapped_widths(problem.m) {
         for (rows, depth, blocks) in SWAPPED {
@@ -203,7 +208,7 @@ fn swapped_shapes(problem: &Gemm, target: Target) -> Vec<Tiling> {
             let alone = deepest(tiling, majors(problem, true), target)
                 // Three stages of 128 took up to 1.24 times as long as six of 64, and four up to 1.09 times as long as eight.
                 .filter(|alone| depth == 64 || alone.stages > ENOUGH)
-                .filter(|alone| few || waves(problem, alone, target) <= FEW_WAVES);
+                .filter(|alone| few || only || waves(problem, alone, target) <= FEW_WAVES);
             shapes.extend(alone.map(|alone| alone_or_clustered(problem, alone, target)));
         }
     }

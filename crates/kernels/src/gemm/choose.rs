@@ -3,7 +3,8 @@
 use super::candidates::{FEW_WAVES, LARGE, SWAPPED_ROWS, candidates, in_pieces};
 use super::cost_model::{tiles, time, waves};
 use super::problem::{Gemm, Input};
-use super::tiling::{Cluster, Tiling};
+use super::tiling::{Cluster, THROUGH, Tiling};
+use super::turn::through_registers;
 use super::wgmma;
 use crate::family::Target;
 use heist_launch::Dim3;
@@ -85,7 +86,12 @@ fn meets(problem: &Gemm, tiling: &Tiling, target: Target) -> bool {
         (0..=128, _) => 32,
         _ => 16,
     };
-    let moves = tiling.moved(problem.in_levels().into()).is_some();
+    let through = match through_registers(problem, tiling.swapped) {
+        true => THROUGH,
+        false => 0,
+    };
+    let moves = tiling.moved_beside(problem.in_levels().into(), through);
+    let moves = moves.is_some();
     !tiling.pingpong && (waves == 1 || !moves) && tiling.cols.is_multiple_of(step)
 }
 

@@ -15,6 +15,8 @@
 //!   has L2 to itself.
 //! * **Memory** moves every matrix once at least, beside the steps, not beside the first latency and the last epilogue. Where operands
 //!   come again, L2 has kept them, up to its size: a plan is judged by the geometric mean of both times.
+//! * **Words across the depth** (tf32) that go through registers cost shared memory what the tensor cores would read. Where one operand is turned by a launch
+//!   before, that reads and writes all of it.
 //! * **Split-K**: the partial sums are written, and read again by a second launch (across their rows, where operands are swapped);
 //!   or the blocks of a cluster send them to each other.
 //!
@@ -29,6 +31,7 @@ use super::leave::Staging;
 use super::problem::{Gemm, Scales};
 use super::tail::Tail;
 use super::tiling::{Cluster, Tiling};
+use super::turn::{Turned, majors};
 use super::wgmma::{SHORT, edges};
 use crate::family::Target;
 
@@ -253,6 +256,8 @@ const KEPT: [f64; 2] = [40.0, 65.0];
 
 /// The same where such a part of the operands is not in L2.
 fn time_of(problem: &Gemm, tiling: &Tiling, target: Target, costs: &Costs, missing: f64) -> f64 {
+    let turned = Turned::of(problem, tiling.swapped);
+    let problem = turned.as_ref().map_or(problem, |turned| &turned.problem);
     let [high, wide] = sides(problem, tiling);
     let tiles = tiles(problem, tiling) as f64;
     let steps = steps(problem, tiling);
@@ -301,6 +306,9 @@ fn time_of(problem: &Gemm, tiling: &Tiling, target: Target, costs: &Costs, missi
         uneven: uneven(problem, tiling, costs),
     };
     let mut time = load.time_at(tiling, target, costs);
+    if let Some(turned) = &turned {
+        time += 2.0 * turned.bytes() / 1e6 / costs.sums + costs.second * turned.launches() as f64;
+    }
     time += match tiling.cluster.count() {
         1 => 0.0,
         2 => costs.cluster,
@@ -352,8 +360,7 @@ fn uneven(problem: &Gemm, tiling: &Tiling, costs: &Costs) -> f64 {
 
 /// The staging buffers that fit beside a tile's stages, so many a warp at most.
 fn staging(problem: &Gemm, tiling: &Tiling, target: Target, most: u32) -> Option<Staging> {
-    let majors = [problem.layout.a(), problem.layout.b()];
-    let taken = tiling.ring_bytes(majors) + 1024;
+    let taken = tiling.ring_bytes(majors(problem, tiling.swapped)) + 1024;
     let room = tiling.room(target.arch).checked_sub(taken)?;
     Staging::new(tiling, room, most)
 }

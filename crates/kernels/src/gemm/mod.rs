@@ -41,6 +41,7 @@ mod space;
 mod split;
 mod tail;
 mod tiling;
+mod turn;
 mod variant;
 pub(crate) mod warpgroup;
 mod wgmma;

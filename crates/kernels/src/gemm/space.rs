@@ -8,6 +8,7 @@ use super::cost_model;
 use super::entry::PARAMETERS;
 use super::problem::{Gemm, Scales};
 use super::tiling::{Cluster, Tiling};
+use super::turn::{Turned, majors, through_registers};
 use super::variant::{FAMILY, job_with, plan_with_tiling, schedule as usual};
 use super::{kernel, wgmma};
 use crate::blackwell;
@@ -119,7 +120,9 @@ impl Tuned for Gemm {
 /// to write down tens of thousands of those took longer than to time the others.
 fn on_warpgroups(problem: &Gemm, target: Target) -> Vec<Candidate> {
     // Rows of the result as columns of a tile: where there are few of them.
-    let swapped: &[bool] = if problem.m <= 256 {
+    // Of tf32 also where one way to multiply has an operand turned before, and the other has not.
+    let turned = [false, true].map(|swapped| Turned::of(problem, swapped).is_some());
+    let swapped: &[bool] = if problem.m <= 256 || turned[0] {
         &[false, true]
     } else {
         &[false]
@@ -180,12 +183,7 @@ fn tiling(candidate: &Candidate) -> Result<Tiling, KernelError> {
 
 fn judge_warpgroups(problem: &Gemm, candidate: &Candidate, target: Target) -> Result<f64, String> {
     let tiling = &tiling(candidate).map_err(|error| error.to_string())?;
-    let [left, right] = [problem.layout.a(), problem.layout.b()];
-    let majors = if tiling.swapped {
-        [right, left]
-    } else {
-        [left, right]
-    };
+    let majors = majors(problem, tiling.swapped);
     // Beside the ring a block has a kilobyte at least, for alignment and its scheduler.
     let scales = tiling.scale_bytes(problem.scales == Scales::Blocks);
     let bytes = tiling.ring_bytes(majors) + tiling.sent_bytes() + scales + 1024;
@@ -212,6 +210,11 @@ fn judge_warpgroups(problem: &Gemm, candidate: &Candidate, target: Target) -> Re
         if let Some(why) = wgmma::unshared(tiling, majors) {
             return Err(why);
         }
+    }
+    if through_registers(problem, tiling.swapped) && !tiling.can_go_through() {
+        return Err(
+            "words stored across the depth go through registers, and its sums leave none".into(),
+        );
     }
     if tiling.tail {
         wgmma::cut(problem, tiling, target)?;

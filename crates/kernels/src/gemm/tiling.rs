@@ -28,6 +28,12 @@ pub(super) const TURNED: u32 = 8;
 /// The same where it adds up parts that are multiplied by scales from its stages, and nothing is read ahead.
 const COPIED: u32 = 30;
 
+/// As many more where words go through registers: 256 x 120 and 192 x 168 hold them beside what a thread starts with, 256 x 128 and 192 x 176 do not.
+pub(super) const THROUGH: u32 = 8;
+/// As many where blocks add up their sums, and where the last tiles are cut.
+const THROUGH_AND_MEET: u32 = 20;
+const THROUGH_AND_CUT: u32 = 24;
+
 /// Registers that are left for those that multiply.
 fn multiplying(even: u32, groups: u32, copying: u32) -> u32 {
     (even * (groups + 1) - copying) / groups / 8 * 8
@@ -306,6 +312,17 @@ impl Tiling {
     pub(crate) fn parts(&self) -> u32 {
         let alone = self.rows / self.sharing() == GROUP_ROWS && self.depth == SPAN && !self.swapped;
         1 + u32::from(alone && self.sums() + self.cols + BESIDES <= self.most())
+    }
+
+    /// Whether a thread has registers for words that go through them.
+    pub(crate) fn can_go_through(&self) -> bool {
+        let (most, through) = match self.cluster {
+            Cluster::Depth => (self.registers(), THROUGH_AND_MEET),
+            _ if self.tail => (self.most(), THROUGH_AND_CUT),
+            _ => (self.most(), THROUGH),
+        };
+        // One instruction has them all, beside the sums of 64 rows.
+        self.sums() + BESIDES + through <= most && self.cols / 2 + 30 <= self.registers()
     }
 
     /// Whether a thread of groups' tiles has registers to leave one half done, or beside a policy that is interpreted, where factors are `read`,

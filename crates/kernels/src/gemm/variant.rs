@@ -7,6 +7,7 @@ use super::config::Config;
 use super::kernel::{GemmArgs, Plan, build, refusal, tiles};
 use super::problem::Gemm;
 use super::tiling::{Cluster, Tiling};
+use super::turn::Turned;
 use super::wgmma;
 use crate::blackwell::TensorCores;
 use crate::error::KernelError;
@@ -152,6 +153,7 @@ impl Variant for Warpgroups {
     fn suits(&self, problem: &Gemm, target: Target) -> Result<u32, String> {
         match wgmma::refusal(problem, target) {
             Some(why) => Err(why),
+            None if Turned::costs_more(problem) => Ok(0),
             // Wherever it can, it is ahead of `mma.sync`.
             None => Ok(u32::MAX),
         }

@@ -8,6 +8,9 @@ use heist_builder::{
 };
 use heist_launch::{Arg, BufferRef, L2Promotion, Swizzle, TensorElement, TensorMap};
 
+/// Words in 128 bytes.
+const WORDS: u32 = 32;
+
 /// One of the two operands as the copy engine knows it, and where a tile begins
 /// in it.
 #[derive(Clone, Copy)]
@@ -132,7 +135,8 @@ impl<'k> Side<'k> {
         } = peers;
         let (pieces, len) = match self.major {
             Major::Depth => (depth / SPAN, outer * SPAN),
-            Major::Outer => (outer.div_ceil(SPAN), depth * SPAN),
+            // As deep as a stage is in elements, which may be words.
+            Major::Outer => (outer.div_ceil(self.span), depth * self.span),
         };
         let send = |to: Landing<'k, f16>, [inner, outer]: [Val<'k, u32>; 2]| {
             let place = [inner, outer, self.number].map(|at| at.cast::<i32>());
@@ -180,6 +184,12 @@ impl<'k> Side<'k> {
         }
     }
 
+    /// Whether threads load it into registers, from where it is multiplied: words that are stored across the depth. Tensor
+    /// cores read words from shared memory along the depth alone.
+    pub(super) fn through_registers(&self) -> bool {
+        self.major == Major::Outer && self.span == WORDS
+    }
+
     /// The steps, each 16 deep, of what a stage has from row or column `at` on: a
     /// multiple of 64.
     pub(super) fn operands<H: WgmmaInput>(
@@ -218,13 +228,13 @@ pub(crate) struct Matrices {
 }
 
 impl Matrices {
-    /// Its map, for stages of `deep` and tiles of `high` rows of A or columns of B.
+    /// Its map, for stages of `deep` (in elements of 16 bits) and tiles of `high` rows of A or columns of B.
     pub(crate) fn map(&self, name: &str, high: u32, deep: u32) -> Arg {
         let (depth, count) = (u64::from(self.depth), u64::from(self.count));
         let span = 128 / self.element.bytes() as u32;
         let (dims, boxed) = match self.major {
             Major::Depth => ([depth, self.outer, count], [span, high, 1]),
-            Major::Outer => ([self.outer, depth, count], [span, deep, 1]),
+            Major::Outer => ([self.outer, depth, count], [span, deep * span / SPAN, 1]),
         };
         let buffer = BufferRef::Named(name.to_owned());
         let mut map = TensorMap::dense(buffer, self.element, &dims, &boxed);

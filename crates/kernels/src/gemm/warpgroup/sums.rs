@@ -3,12 +3,34 @@
 use super::super::scales::{BlockScales, Fetched, Kept};
 use super::super::tiling::{SPAN, Tiling};
 use super::{Ends, Factors, Staged};
-use heist_builder::{Ptr, Shared, SharedTile, Val, Var, WgmmaInput, WgmmaResult, WgmmaSums, f16};
+use heist_builder::{
+    Kernel, Ptr, Shared, SharedTile, Tf32, Val, Var, WgmmaInput, WgmmaLeft, WgmmaResult, WgmmaSums,
+    WordsAcross, f16,
+};
 
 /// How many times 128 bytes of the depth are added by the tensor cores before f32, where sums in two
 /// levels have no scales: the error stays that of rounding results to halves (1.7e-3 of the norm), as
 /// with 128 bytes.
 const PART: u32 = 4;
+
+/// Steps of the depth whose words a thread loads at once: as many registers as another set has, which is multiplied meanwhile.
+const AT_ONCE: usize = 2;
+
+/// The registers that a left operand goes through, which is stored across the depth.
+struct Turned<'k> {
+    across: WordsAcross<'k>,
+    registers: [[WgmmaLeft<'k, Tf32>; AT_ONCE]; 2],
+}
+
+impl<'k> Turned<'k> {
+    fn new(k: &Kernel<'k>, tiling: &Tiling) -> Turned<'k> {
+        Turned {
+            // In words.
+            across: WordsAcross::new(k, tiling.depth / 2),
+            registers: [(); 2].map(|()| [(); AT_ONCE].map(|()| WgmmaLeft::new(k))),
+        }
+    }
+}
 
 impl<'k> Ends<'_, 'k> {
     /// The accumulators of 64 rows from each of `rows` on, added by the tensor cores.
@@ -22,9 +44,13 @@ impl<'k> Ends<'_, 'k> {
             .iter()
             .map(|_| WgmmaSums::zero(&k, self.tiling.cols))
             .collect();
+        let turned = (factors.left.through_registers()).then(|| Turned::new(&k, &self.tiling));
         let multiply = || {
             self.each_step(factors, |_| {
                 self.consumer.consume_lagging(|stage| {
+                    if let Some(turned) = &turned {
+                        return self.multiply_turned(turned, factors, stage, &sums, rows);
+                    }
                     if factors.gather.is_some() {
                         // What threads copied becomes visible to the tensor cores.
                         k.fence_async_shared();
@@ -295,6 +321,42 @@ impl<'k> Ends<'_, 'k> {
                 }
             }
         });
+    }
+
+    /// Adds the products of a stage whose left operand goes through registers. While a warpgroup loads one half of these, the tensor cores multiply
+    /// the other.
+    fn multiply_turned(
+        &self,
+        turned: &Turned<'k>,
+        factors: Factors<'k>,
+        (left, right): Staged<'k>,
+        sums: &[WgmmaSums<'k>],
+        rows: &[Val<'k, u32>],
+    ) {
+        let Tiling { cols, depth, .. } = self.tiling;
+        let left = left.retyped::<Tf32>();
+        let right = factors
+            .right
+            .operands::<Tf32>(right, self.k.c(0), cols, depth);
+        let halves = right.chunks(AT_ONCE).enumerate();
+        let all: Vec<_> = halves
+            .flat_map(|half| sums.iter().zip(rows).map(move |own| (half, own)))
+            .collect();
+        for (turn, ((half, right), (sums, row))) in all.into_iter().enumerate() {
+            let registers = &turned.registers[turn % 2];
+            // What these were loaded with before has been multiplied, and nothing of the stage before is read any more.
+            sums.wait_for_older(1);
+            for (next, words) in registers.iter().enumerate() {
+                words.load(left, &turned.across, *row, (half * AT_ONCE + next) as u32);
+            }
+            sums.accumulate(|batch| {
+                for (words, right) in registers.iter().zip(right) {
+                    batch.mma_left(words, *right);
+                }
+            });
+        }
+        // The copy engine overwrites what was read.
+        self.k.fence_async_shared();
     }
 
     /// Adds the products of a stage, or sets the sums to them.

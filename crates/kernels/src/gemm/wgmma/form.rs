@@ -4,6 +4,7 @@ use super::super::epilogue::Finish;
 use super::super::leave::Staging;
 use super::super::problem::{Gemm, Input, Layout, Major, Output, Scales};
 use super::super::tiling::{Cluster, Tiling};
+use super::super::turn::{Turned, majors, through_registers};
 use crate::error::KernelError;
 use crate::family::Target;
 use heist_builder::{Arch, Feature};
@@ -14,8 +15,8 @@ pub(crate) fn element(input: Input) -> TensorElement {
     match input {
         Input::F16 => TensorElement::F16,
         Input::Bf16 => TensorElement::Bf16,
-        // The copy does not round: the tensor cores leave out the lower bits.
-        Input::Tf32 => TensorElement::F32,
+        // The copy engine rounds. Of f32 the tensor cores would leave out the lower bits.
+        Input::Tf32 => TensorElement::Tf32,
         Input::E4m3 | Input::E5m2 => TensorElement::U8,
     }
 }
@@ -28,13 +29,16 @@ pub(crate) fn refusal(problem: &Gemm, target: Target) -> Option<String> {
     if problem.scales == Scales::Mx {
         return Some("warpgroups have no scales of 32 elements: tcgen05 has them (sm_100a)".into());
     }
-    uncopyable(problem)
+    let across = [Input::F16, Input::Bf16, Input::Tf32];
+    // Words are written anew where they can't be copied as they are.
+    let turned = Turned::of(problem, false);
+    let read = turned.as_ref().map_or(problem, |turned| &turned.problem);
+    uncopyable(read, &across)
 }
 
-/// Why the copy engine can't bring the operands as tensor cores take them from shared memory.
-pub(crate) fn uncopyable(problem: &Gemm) -> Option<String> {
-    let turned = matches!(problem.input, Input::F16 | Input::Bf16);
-    if !turned && problem.layout != Layout::Nt {
+/// Why the copy engine can't bring the operands as tensor cores take them, of which these types may be stored `across` the depth.
+pub(crate) fn uncopyable(problem: &Gemm, across: &[Input]) -> Option<String> {
+    if !across.contains(&problem.input) && problem.layout != Layout::Nt {
         return Some(format!(
             "it multiplies {} stored along the depth, in layout nt, not {}",
             problem.input, problem.layout
@@ -68,6 +72,8 @@ pub(super) struct Form {
     pub(super) bytes: u32,
     /// How the left and the right operand are stored.
     pub(super) majors: [Major; 2],
+    /// Whether the left one goes through registers.
+    pub(super) through: bool,
     pub(super) finish: Finish,
     pub(super) scales: Scales,
     /// Whether products are accumulated in two levels.
@@ -96,8 +102,7 @@ pub(crate) const SHORT: u32 = 1024;
 
 impl Form {
     pub(super) fn new(problem: &Gemm, tiling: &Tiling, arch: Arch) -> Result<Form, KernelError> {
-        let (a, b) = (problem.layout.a(), problem.layout.b());
-        let majors = if tiling.swapped { [b, a] } else { [a, b] };
+        let majors = majors(problem, tiling.swapped);
         let finish = Finish::new(&problem.epilogue, problem.scales, problem.ldc);
         let wrong = |why| Err(KernelError::unfit(format!("tile shape {tiling}: {why}")));
         if problem.in_levels() {
@@ -105,6 +110,10 @@ impl Form {
             if tiling.pingpong {
                 wrong("two warpgroups with a tile each add up in one level")?;
             }
+        }
+        let through = through_registers(problem, tiling.swapped);
+        if through && !tiling.can_go_through() {
+            wrong("words stored across the depth go through registers, and its sums leave none")?;
         }
         let blocks = problem.scales == Scales::Blocks;
         let scales = tiling.scale_bytes(blocks);
@@ -142,6 +151,7 @@ impl Form {
             tiling: *tiling,
             bytes: problem.input.bytes(),
             majors,
+            through,
             finish,
             scales: problem.scales,
             levels: problem.in_levels(),
@@ -167,8 +177,7 @@ const LACKING: u32 = 16;
 /// How many rows, and columns, the last boxes have, where tiles lack many and boxes that end with the matrix gain something:
 /// those of operands that are stored along the depth, and of stages that are filled more than once. Launches took up to 1.8 times as long without, but those of one round 1.02 times as long with it.
 pub(crate) fn edges(problem: &Gemm, tiling: &Tiling) -> [Option<u32>; 2] {
-    let (a, b) = (problem.layout.a(), problem.layout.b());
-    let [left, right] = if tiling.swapped { [b, a] } else { [a, b] };
+    let [left, right] = majors(problem, tiling.swapped);
     let [high, wide] = extent(tiling, [problem.m, problem.n]);
     let steps = steps(problem, tiling).div_ceil(tiling.split);
     let again = steps > tiling.stages + tiling.stages / 2;

@@ -5,6 +5,7 @@ use super::super::pieces::tile_time;
 use super::super::problem::{Gemm, Input, Output, Scales};
 use super::super::tail::Tail;
 use super::super::tiling::Tiling;
+use super::super::turn::Turned;
 use super::super::warpgroup::Matrices;
 use super::super::{scales, split};
 use super::block::{WgmmaArgs, build, in_roles, is_plain};
@@ -30,6 +31,9 @@ pub(crate) fn plan(
     schedule: &Schedule,
     target: Target,
 ) -> Result<LaunchPlan, KernelError> {
+    let given = problem;
+    let turned = Turned::of(problem, tiling.swapped);
+    let problem = turned.as_ref().map_or(problem, |turned| &turned.problem);
     let form = fitting(problem, tiling, schedule, target)?;
     let parts = parts(problem, tiling, schedule, target)?;
     let kernel = kernel(problem, &form, &parts, schedule, target.arch)?;
@@ -39,8 +43,9 @@ pub(crate) fn plan(
     )));
     let resident = target.resident(&kernel.built.launch, tiling.registers());
     let launch = kernel.plan(resident)?;
-    let args = arguments(problem, &form, &parts);
-    let name = format!("gemm {problem} {tiling}");
+    let names = turned.as_ref().map_or(["a", "b"], Turned::names);
+    let args = arguments(problem, &form, names, &parts);
+    let name = format!("gemm {given} {tiling}");
     let mut step = Step::tiled(&kernel, &launch, args);
     // The second launch of shares gains by it, this one loses.
     step.overlaps &= form.way != Way::Shares;
@@ -48,7 +53,12 @@ pub(crate) fn plan(
         Parts::Halves(halves) => Some(halves.told()),
         _ => None,
     };
-    let plan = LaunchPlan::new(name, tiling.to_string(), problem.work()).step(step);
+    let plan = LaunchPlan::new(name, tiling.to_string(), problem.work());
+    let plan = match &turned {
+        None => plan,
+        Some(turned) => turned.before(plan, target)?,
+    };
+    let plan = plan.step(step);
     if let Parts::Tail(tail) = &parts {
         let sums = tail.sums(tiling);
         return Ok(plan.buffer("partial", Purpose::Workspace, ElementType::F32, sums));
@@ -133,7 +143,7 @@ fn kernel(
 }
 
 /// The kernel's arguments.
-fn arguments(problem: &Gemm, form: &Form, parts: &Parts) -> WgmmaArgs<With<Arg>> {
+fn arguments(problem: &Gemm, form: &Form, names: [&str; 2], parts: &Parts) -> WgmmaArgs<With<Arg>> {
     let tail = match parts {
         Parts::Tail(tail) => Some(tail),
         _ => None,
@@ -143,14 +153,14 @@ fn arguments(problem: &Gemm, form: &Form, parts: &Parts) -> WgmmaArgs<With<Arg>>
     // An unused parameter is set to any buffer.
     let either = |used, name| buffer(if used { name } else { "d" });
     let scaled = problem.scales != Scales::None;
-    let [left, right, out] = maps(problem, form);
+    let [left, right, out] = maps(problem, form, names);
     let [scales_a, scales_b] = match form.copied {
         true => scales::maps(problem.scale_counts(), tiling.rows),
         // The kernel does not look at them.
         false => [left.clone(), left.clone()],
     };
     let inside = edges(problem, tiling);
-    let [left_edge, right_edge] = edge_maps(problem, form, inside);
+    let [left_edge, right_edge] = edge_maps(problem, form, names, inside);
     WgmmaArgs {
         left,
         right,
@@ -272,7 +282,7 @@ pub(crate) fn can_cut(problem: &Gemm, tiling: &Tiling, schedule: Option<&Schedul
 }
 
 /// The tensor maps of the left and the right operand, in boxes of so many rows and columns of the tile.
-fn operand_maps(problem: &Gemm, tiling: &Tiling, boxed: [u32; 2]) -> [Arg; 2] {
+fn operand_maps(problem: &Gemm, tiling: &Tiling, [a, b]: [&str; 2], boxed: [u32; 2]) -> [Arg; 2] {
     let element = element(problem.input);
     let map = |name, major, outer: u32, pitch, high| {
         let matrix = Matrices {
@@ -286,25 +296,25 @@ fn operand_maps(problem: &Gemm, tiling: &Tiling, boxed: [u32; 2]) -> [Arg; 2] {
         matrix.map(name, high, tiling.depth)
     };
     let [rows, cols] = extent(tiling, boxed);
-    let a = map("a", problem.layout.a(), problem.m, problem.lda, rows);
-    let b = map("b", problem.layout.b(), problem.n, problem.ldb, cols);
+    let a = map(a, problem.layout.a(), problem.m, problem.lda, rows);
+    let b = map(b, problem.layout.b(), problem.n, problem.ldb, cols);
     if tiling.swapped { [b, a] } else { [a, b] }
 }
 
 /// Those of what the last tiles have of them. A map that the kernel does not look at may be any.
-fn edge_maps(problem: &Gemm, form: &Form, inside: [Option<u32>; 2]) -> [Arg; 2] {
+fn edge_maps(problem: &Gemm, form: &Form, names: [&str; 2], inside: [Option<u32>; 2]) -> [Arg; 2] {
     let Tiling { rows, cols, .. } = form.tiling;
     let boxed = [inside[0].unwrap_or(rows), inside[1].unwrap_or(cols)];
-    operand_maps(problem, &form.tiling, boxed)
+    operand_maps(problem, &form.tiling, names, boxed)
 }
 
 /// The tensor maps of both operands and of the result.
-fn maps(problem: &Gemm, form: &Form) -> [Arg; 3] {
+fn maps(problem: &Gemm, form: &Form, names: [&str; 2]) -> [Arg; 3] {
     let tiling = &form.tiling;
     // Of what the blocks of a cluster have in common each copies a part.
     let [below, beside] = tiling.cluster.sides();
     let boxed = [tiling.rows / beside, tiling.cols / below];
-    let [left, right] = operand_maps(problem, tiling, boxed);
+    let [left, right] = operand_maps(problem, tiling, names, boxed);
     let out = match form.way {
         Way::Staged(staging) => {
             let ([width, high], swizzle) = staging.boxed();

@@ -5,7 +5,7 @@
 //! not fit then is refused, and narrower tiles are chosen.
 
 use super::super::problem::Scales;
-use super::super::tiling::{BESIDES, LET_GO, LET_GO_WITH_C, TURNED};
+use super::super::tiling::{BESIDES, LET_GO, LET_GO_WITH_C, THROUGH, TURNED};
 use super::block::{copying_registers, in_roles, is_plain};
 use super::form::{Form, Way};
 use heist_sched::{Policy, Schedule};
@@ -142,7 +142,16 @@ fn taken(form: &Form, schedule: &Schedule) -> u32 {
         (true, false) => form.tiling.cols / 2,
         (false, _) => 0,
     };
-    part + let_go(form, schedule)
+    part + let_go(form, schedule) + through(form, schedule)
+}
+
+/// As many as a thread takes where words go through registers and a policy is interpreted, or tiles are left half done.
+const THROUGH_LET_GO: u32 = 24;
+
+/// What words that go through registers take.
+fn through(form: &Form, schedule: &Schedule) -> u32 {
+    let let_go = copying_registers(schedule) > 0;
+    if_(form.through, if let_go { THROUGH_LET_GO } else { THROUGH })
 }
 
 /// Registers that a thread takes which multiplies, more than others do: these move to it, if it does not start with them.
@@ -172,7 +181,13 @@ pub(super) fn more(form: &Form, schedule: &Schedule) -> u32 {
         (false, false) => if_(reads.any, if swapped { 24 } else { 12 }),
     };
     let cut = if_(tiling.tail && !roles, MANY);
-    own.max(turned).max(room).max(cut)
+    let stored = own.max(turned).max(room).max(cut);
+    let through = through(form, schedule);
+    match copying_registers(schedule) {
+        // What is read for the epilogue and what goes through registers for the products are not there at a time.
+        0 => stored.max(through),
+        _ => stored + through,
+    }
 }
 
 /// More than any thread starts with.
@@ -184,7 +199,8 @@ pub(super) fn holds(form: &Form, schedule: &Schedule) -> bool {
     let least = copying_registers(schedule);
     let decided = schedule.policy.constant().is_none();
     if tiling.tail && (least > 0 || decided) {
-        let cut = tiling.sums() + LET_GO + PIECES <= tiling.registers();
+        let through = through(form, schedule);
+        let cut = tiling.sums() + LET_GO + PIECES + through <= tiling.registers();
         // One warpgroup that multiplies has no registers from others.
         let alone = tiling.groups() == 1 && form.finish.adds && least > 0;
         let [own, one] = BESIDES_PIECES;
@@ -192,10 +208,15 @@ pub(super) fn holds(form: &Form, schedule: &Schedule) -> bool {
             true => own + if_(form.finish.adds, 16) + if_(form.finish.aligned < 8, 32),
             false => one,
         };
-        let held = tiling.sums() + taken <= tiling.most_beside(copying(form, schedule));
+        let held = tiling.sums() + taken + through <= tiling.most_beside(copying(form, schedule));
         if !cut || alone || !held && tiling.groups() > 1 {
             return false;
         }
+    }
+    // In an only loop registers move from tile to tile, and the assembler would wait for each product.
+    let moves = tiling.moved_beside(0, more(form, schedule)).is_some();
+    if form.through && least > 0 && !in_roles(form, schedule) && moves {
+        return false;
     }
     let most = tiling.most_beside(copying(form, schedule));
     // Of what is plain no more is known than what tiles are checked for.

@@ -16,6 +16,8 @@ use crate::state::memory::region::Region;
 use crate::state::tensor_map::{Encoded, Unready};
 use crate::state::users::Part;
 use heist_arith::atomic::{Op, Subnormals, Type, apply};
+use heist_arith::cvt::float::{Limits, f32_to_tf32};
+use heist_arith::float::Rounding;
 use heist_launch::TensorElement;
 use heist_ptx::rule;
 
@@ -335,6 +337,10 @@ impl Bulk {
                 }
             }
         }
+        let element = moved.fill.as_ref().map(|map| map.element);
+        if let Some(TensorElement::Tf32 | TensorElement::Tf32Ftz) = element {
+            round_to_tf32(&mut data);
+        }
         Some(Taken {
             data,
             holes,
@@ -532,6 +538,15 @@ fn element_type(element: TensorElement) -> Option<Type> {
         E::F64 => Some(Type::F64),
         E::F32 | E::F32Ftz | E::Tf32 | E::Tf32Ftz => Some(Type::F32),
         E::U8 | E::U16 | E::B4 | E::B4Padded | E::B6Padded => None,
+    }
+}
+
+/// What a load of tf32 makes of the words: it rounds them to nearest, and keeps subnormal numbers (as an H200 does, with
+/// `tf32_ftz`, too). A store and a reduction leave them as they are.
+fn round_to_tf32(data: &mut [u8]) {
+    for word in data.as_chunks_mut::<4>().0 {
+        let bits = u32::from_le_bytes(*word);
+        *word = f32_to_tf32(Rounding::Nearest, Limits::default(), bits).to_le_bytes();
     }
 }
 
