@@ -89,7 +89,8 @@ fn let_go(form: &Form, schedule: &Schedule) -> u32 {
     LET_GO
         + if_(reading, LET_GO_WITH_C)
         + if_(one_loop && (twice || reading), IN_ONE_LOOP)
-        + if_(one_loop && three, if reading { 8 } else { 24 })
+        + if_(one_loop && three && !reading, 24)
+        + if_(one_loop && three && reading && tiling.swapped, 8)
         + if_(one_loop && twice && clustered && reads.all > 1, 24)
         + if_(one_loop && twice && clustered && reads.all > 2, 24)
         + if_(tiling.pingpong && each > 1, 8)
