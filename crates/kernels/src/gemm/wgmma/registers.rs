@@ -214,6 +214,13 @@ pub(super) fn holds(form: &Form, schedule: &Schedule) -> bool {
             return false;
         }
     }
+    // Beside words that go through registers C or a bias fits 256 x 176, not 256 x 184, and no pieces of 128 x 256.
+    if form.through && Reads::of(form).any {
+        let read = tiling.sums() + BESIDES + THROUGH + 8;
+        if tiling.tail || read > tiling.most_beside(copying(form, schedule)) {
+            return false;
+        }
+    }
     // In an only loop registers move from tile to tile, and the assembler would wait for each product.
     let moves = tiling.moved_beside(0, more(form, schedule)).is_some();
     if form.through && least > 0 && !in_roles(form, schedule) && moves {
