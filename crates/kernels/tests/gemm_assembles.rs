@@ -304,7 +304,7 @@ fn through_registers(all: &mut Vec<(Target, Job)>) {
             "wgmma:192x144x64/4/swapped/split=2/cluster=depth",
             None,
         ),
-        (Tt, none, "wgmma:128x256x64/4/tail", None),
+        (Tt, none, "wgmma:128x128x64/6/tail", None),
         (Nn, none, "wgmma:128x192x64/4/swapped", Some(&pausing)),
         (Nn, full, "wgmma:128x128x64/4/swapped", Some(&loaded)),
         (Nn, none, "wgmma:128x88x64/4/swapped", Some(&early)),

@@ -30,9 +30,9 @@ const COPIED: u32 = 30;
 
 /// As many more where words go through registers: 256 x 120 and 192 x 168 hold them beside what a thread starts with, 256 x 128 and 192 x 176 do not.
 pub(super) const THROUGH: u32 = 8;
-/// As many where blocks add up their sums, and where the last tiles are cut.
+/// As many where blocks add up their sums, and where the last tiles are cut: 128 x 256 in pieces spilled, 128 x 128 does not.
 const THROUGH_AND_MEET: u32 = 20;
-const THROUGH_AND_CUT: u32 = 24;
+const THROUGH_AND_CUT: u32 = 104;
 
 /// Registers that are left for those that multiply.
 fn multiplying(even: u32, groups: u32, copying: u32) -> u32 {

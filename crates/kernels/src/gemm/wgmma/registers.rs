@@ -214,7 +214,7 @@ pub(super) fn holds(form: &Form, schedule: &Schedule) -> bool {
             return false;
         }
     }
-    // Beside words that go through registers C or a bias fits 256 x 176, not 256 x 184, and no pieces of 128 x 256.
+    // Beside words that go through registers C or a bias fits 256 x 176, not 256 x 184, and no pieces.
     if form.through && Reads::of(form).any {
         let read = tiling.sums() + BESIDES + THROUGH + 8;
         if tiling.tail || read > tiling.most_beside(copying(form, schedule)) {
