@@ -625,7 +625,7 @@ fn tiles_in_halves_have_the_bits_of_whole_ones() {
         let (_, mut target) = common::device("h200");
         target.sms = sms;
         let refused = job_with_tiling(&problem, halves, Some(&schedule), target);
-        let error = refused.err().expect("refused").to_string();
+        let error = refused.expect_err("refused").to_string();
         assert!(error.contains(why), "{schedule}: {error}");
     }
 }
