@@ -52,7 +52,10 @@ fn besides(form: &Form, schedule: &Schedule) -> u32 {
     let one_loop = !in_roles(form, schedule);
     if is_plain(schedule) {
         return BESIDES
-            + if_(rows, if tiling.pingpong || reads.any { 24 } else { 12 })
+            + if_(
+                rows && !form.levels,
+                if tiling.pingpong || reads.any { 24 } else { 12 },
+            )
             + if_(rows && twice && clustered && reads.all > 1, 24)
             + if_(tiling.pingpong && reads.each > 1, 8)
             + if_(
