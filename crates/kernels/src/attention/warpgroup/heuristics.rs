@@ -712,6 +712,7 @@ mod tests {
         let paired = |problem: &Problem| warpgroup_shape(problem, H200).paired;
         assert!(paired(&problem(8, 512, 64)));
         assert!(paired(&problem(8, 512, 128)));
+        assert!(paired(&problem(1, 512, 128)), "however few there are");
         assert!(!paired(&problem(9, 512, 64)), "72 tiles");
         assert!(!paired(&problem(8, 256, 64)), "two blocks of keys");
         assert!(!paired(&problem(8, 512, 80)), "halves of 40 elements");
