@@ -110,6 +110,7 @@ fn main() -> Result<(), Box<dyn Error>> {
             append: None,
             mask: Mask::Causal,
             layout: Layout::Heads,
+            views: None,
             scale: None,
             added: Added::default(),
         };

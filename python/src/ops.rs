@@ -5,7 +5,7 @@
 use crate::error::{HeistError, bad_word, of_op};
 use heist::builder::Feature;
 use heist::kernels::attention::{
-    Append, BlockMask, Cache, Layout as Heads, Mask, PairElement, PairMask,
+    Append, BlockMask, Cache, Layout as Heads, Mask, PairElement, PairMask, View, Views,
 };
 use heist::kernels::gemm::{Epilogue, Gemm, Summing};
 use heist::ops::{
@@ -199,8 +199,9 @@ impl Ops {
     /// type of keys and values: `same`, or `e4m3`; `value_dim` is the elements of a value's head, where they
     /// are fewer than of a key's. `append` has the new keys and values of a sequence, and whether they have the cache's
     /// type; `blocks` the queries and keys of a block of a mask, and whether sequences and heads have masks of their own;
-    /// `pairs` the type of a mask of pairs, as PyTorch numbers it, and its elements from one sequence, head and query to the next.
-    #[pyo3(signature = (batch, queries, keys, heads, kv_heads, dim, *, dtype, rows, packed=None, paged=None, causal=false, window=None, scale=None, cache="same", value_dim=None, softcap=None, alibi=false, sinks=false, append=None, prefixes=false, documents=false, blocks=None, pairs=None, policy=None))]
+    /// `pairs` the type of a mask of pairs, as PyTorch numbers it, and its elements from one sequence, head and query to the next;
+    /// `views` those from one sequence, row and head to the next, of queries, keys and values that are parts of larger tensors.
+    #[pyo3(signature = (batch, queries, keys, heads, kv_heads, dim, *, dtype, rows, packed=None, paged=None, causal=false, window=None, scale=None, cache="same", value_dim=None, softcap=None, alibi=false, sinks=false, append=None, prefixes=false, documents=false, blocks=None, pairs=None, views=None, policy=None))]
     #[expect(clippy::too_many_arguments, reason = "by keyword, from Python")]
     fn attention(
         &self,
@@ -228,6 +229,7 @@ impl Ops {
         documents: bool,
         blocks: Option<(u32, u32, bool, bool)>,
         pairs: Option<(u8, [u32; 3])>,
+        views: Option<[[u64; 3]; 3]>,
         policy: Option<&str>,
     ) -> PyResult<Plan> {
         let problem = Attention {
@@ -244,6 +246,7 @@ impl Ops {
             }),
             mask: mask(causal, window),
             layout: if rows { Heads::Rows } else { Heads::Heads },
+            views: views.map(views_of),
             scale,
             added: Added {
                 softcap,
@@ -266,7 +269,7 @@ impl Ops {
     }
 
     /// Plans the gradients of attention.
-    #[pyo3(signature = (batch, queries, keys, heads, kv_heads, dim, *, dtype, rows, packed=None, causal=false, window=None, scale=None, deterministic=false, pairs=None, policy=None))]
+    #[pyo3(signature = (batch, queries, keys, heads, kv_heads, dim, *, dtype, rows, packed=None, causal=false, window=None, scale=None, deterministic=false, pairs=None, views=None, policy=None))]
     #[expect(clippy::too_many_arguments, reason = "by keyword, from Python")]
     fn attention_backward(
         &self,
@@ -285,6 +288,7 @@ impl Ops {
         scale: Option<f32>,
         deterministic: bool,
         pairs: Option<(u8, [u32; 3])>,
+        views: Option<[[u64; 3]; 3]>,
         policy: Option<&str>,
     ) -> PyResult<Plan> {
         let problem = AttentionBackward {
@@ -299,6 +303,7 @@ impl Ops {
                 append: None,
                 mask: mask(causal, window),
                 layout: if rows { Heads::Rows } else { Heads::Heads },
+                views: views.map(views_of),
                 scale,
                 added: Added {
                     pairs: pairs.map(pair_mask).transpose()?,
@@ -369,6 +374,12 @@ fn sequences(
             key_rows,
         },
     }
+}
+
+/// Elements from one sequence, row and head to the next, of queries, keys and values.
+fn views_of(strides: [[u64; 3]; 3]) -> Views {
+    let [q, k, v] = strides.map(|[batch, row, head]| View { batch, row, head });
+    Views { q, k, v }
 }
 
 /// A mask of pairs, of a type as PyTorch numbers it.

@@ -342,6 +342,7 @@ fn attention(sequences: Sequences, mask: Mask) -> Attention {
         append: None,
         mask,
         layout: Layout::Rows,
+        views: None,
         scale: None,
         added: Added::default(),
     }

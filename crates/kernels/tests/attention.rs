@@ -39,6 +39,15 @@ fn target() -> Target {
     common::device("sim:h200").1
 }
 
+/// Nothing else than what lies where the views say is read.
+#[test]
+fn of_views() {
+    right(Topic::Views, "sim:h200");
+    let cases = cases(Topic::Views, target());
+    let decoded = |case: &&Case| matches!(case.kernel, Which::Decode(..));
+    assert!(cases.iter().filter(decoded).count() > 6, "{}", cases.len());
+}
+
 #[test]
 fn every_rung_type_mask_and_layout_within_a_500th() {
     right(Topic::Rungs, "sim:h200");

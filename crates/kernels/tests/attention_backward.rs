@@ -168,6 +168,30 @@ fn on_warpgroups() {
     assert!(taken > 24, "{taken}");
 }
 
+/// Inputs that are the three of one projection, of sequences that are alike and of packed ones.
+#[test]
+fn of_views() {
+    let device = common::device("sim:h200");
+    for (index, sums) in [Sums::Float, Sums::Fixed, Sums::Fixed]
+        .into_iter()
+        .enumerate()
+    {
+        let mut problem = match index {
+            2 => Problem::ragged(vec![(5, 5), (0, 7), (66, 70), (1, 130)], 2, 64),
+            _ => Problem::new(2, 2, [130, 70][index], [64, 96][index]),
+        };
+        problem.layout = Layout::Rows;
+        (problem.kv_heads, problem.mask) = (1, MASKS[index]);
+        problem.views = Some(Views::of_projection(&problem));
+        let problem = Backward {
+            attention: problem,
+            sums,
+        };
+        right(&problem, "wgmma", &device);
+        assert!(BACKWARD.choose(Some("tensor"), &problem, device.1).is_err());
+    }
+}
+
 /// Tiles of keys in parts: more than there are blocks of queries, and parts that begin and end inside of a head.
 #[test]
 fn tiles_in_parts_give_the_same_gradients() {

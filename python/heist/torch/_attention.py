@@ -7,7 +7,8 @@ import torch
 from ._device import DTYPES, PLANS, Launcher, UnsupportedError, aligned, device_of, one_device, ops_of, settle
 from ._gradient import GRADIENT, GRADIENT_PACKED, GRADIENT_PAIRED, HOW, QKV
 from ._layout import (
-    check, check_cache, check_lengths, check_starts, dense, empty, fits, mostly_rows, odd_heads, of_four, same_heads, window_of,
+    check, check_cache, check_lengths, check_starts, dense, empty, mostly_rows, odd_heads, of_four, of_one, same_heads, where_they_lie,
+    window_of,
 )  # fmt: skip
 from ._library import define, remember
 from ._masks import MASKS, Masked
@@ -62,16 +63,18 @@ def _plan_same(q, k, v, scale, causal, left, right, policy, scores):
     index = device_of(what, q, k, v, *scores.tensors())
     # The layout that most have; the others are copied.
     rows = mostly_rows(q, k, v)
-    keep = [fits(tensor, rows) for tensor in (q, k, v)]
     if q.numel() == 0 or k.numel() == 0:
-        return None, rows, None if all(keep) else keep
-    aligned(what, **{name: t for name, t, kept in zip(("query", "key", "value"), (q, k, v), keep) if kept})
+        return None, rows, None
     batch, heads, queries, dim = q.shape
-    plan = ops_of(index).attention(
-        batch, queries, k.shape[2], heads, k.shape[1], dim,
-        dtype=DTYPES[q.dtype], rows=rows, causal=causal, scale=scale or None, policy=policy or None,
-        window=window_of(left, right), value_dim=v.shape[3], **scores.how(),
+    plan, keep = where_they_lie(
+        rows, (q, k, v),
+        lambda views: ops_of(index).attention(
+            batch, queries, k.shape[2], heads, k.shape[1], dim,
+            dtype=DTYPES[q.dtype], rows=rows, causal=causal, scale=scale or None, policy=policy or None,
+            window=window_of(left, right), value_dim=v.shape[3], views=views, **scores.how(),
+        ),
     )  # fmt: skip
+    aligned(what, **{name: t for name, t, kept in zip(("query", "key", "value"), (q, k, v), keep) if kept})
     return Launcher(index, plan), rows, None if all(keep) else keep
 
 
@@ -254,14 +257,15 @@ def _packed(
             q, k, v, q_starts, k_starts, most_queries, most_keys, scale, causal, left, right, policy, scores
         )
         PLANS[key] = found
-    launcher = found[0]
+    launcher, keep = found
     out = q.new_empty((*q.shape[:2], v.shape[2]))
     lse = torch.empty((q.shape[1], q.shape[0]), dtype=torch.float32, device=q.device)
     if launcher is None:
         out.zero_()
         scores.empty_sums(lse, 0)
     else:
-        own = [tensor.contiguous() for tensor in (q, k, v, q_starts, k_starts)]
+        own = [tensor if kept else tensor.contiguous() for tensor, kept in zip((q, k, v), keep)]
+        own += [tensor.contiguous() for tensor in (q_starts, k_starts)]
         launcher(
             *(t.data_ptr() for t in own[:3]), out.data_ptr(), lse.data_ptr(), *(t.data_ptr() for t in own[3:]), *scores.addresses(7)
         )
@@ -278,18 +282,20 @@ def _plan_packed(q, k, v, q_starts, k_starts, most_queries, most_keys, scale, ca
     index = device_of(what, q, k, v, q_starts, k_starts, *scores.tensors())
     sequences = q_starts.numel() - 1
     if q.numel() == 0 or k.numel() == 0 or sequences == 0:
-        return (None,)
-    aligned(what, query=q, key=k, value=v)
+        return None, None
     for name, most, length in (("max_seqlen_q", most_queries, q.shape[0]), ("max_seqlen_k", most_keys, k.shape[0])):
         if most < 1:
             raise ValueError(f"{what}: {name} is {most}, and there are {length} rows; say the length of the longest sequence")
-    plan = ops_of(index).attention(
-        sequences, min(most_queries, q.shape[0]), min(most_keys, k.shape[0]), q.shape[1], k.shape[1], q.shape[2],
-        dtype=DTYPES[q.dtype], rows=True, packed=(q.shape[0], k.shape[0]), causal=causal, scale=scale or None,
-        policy=policy or None,
-        window=window_of(left, right), value_dim=v.shape[2], **scores.how(),
+    plan, keep = where_they_lie(
+        True, [of_one(tensor) for tensor in (q, k, v)],
+        lambda views: ops_of(index).attention(
+            sequences, min(most_queries, q.shape[0]), min(most_keys, k.shape[0]), q.shape[1], k.shape[1], q.shape[2],
+            dtype=DTYPES[q.dtype], rows=True, packed=(q.shape[0], k.shape[0]), causal=causal, scale=scale or None,
+            policy=policy or None, window=window_of(left, right), value_dim=v.shape[2], views=views, **scores.how(),
+        ),
     )  # fmt: skip
-    return (Launcher(index, plan),)
+    aligned(what, **{name: t for name, t, kept in zip(("query", "key", "value"), (q, k, v), keep) if kept})
+    return Launcher(index, plan), keep
 
 
 def _like_packed(q, k, v, q_starts, k_starts, *how):

@@ -5,7 +5,7 @@ from __future__ import annotations
 import torch
 
 from ._device import DTYPES, PLANS, Launcher, UnsupportedError, aligned, device_of, one_device, ops_of
-from ._layout import check, check_starts, dense, empty, fits, mostly_rows, window_of
+from ._layout import check, check_starts, dense, empty, fits, mostly_rows, of_one, where_they_lie, window_of
 from ._library import Gradient, call, define, remember
 from ._pairs import PAIRS, Paired
 
@@ -57,12 +57,12 @@ def _backward(d_out, q, k, v, out, lse, causal=False, left=-1, right=-1, scale=0
     found = PLANS.get(key)
     if found is None:
         found = PLANS[key] = _plan(d_out, q, k, v, out, lse, causal, left, right, scale, deterministic, policy, pairs)
-    launcher, rows = found
+    launcher, rows, keep = found
     gradients = [empty(tensor, rows) for tensor in (q, k, v)]
     if launcher is None:
         return tuple(gradient.zero_() for gradient in gradients)
     given = (q, k, v, out, d_out)
-    own = [tensor if fits(tensor, rows) else dense(tensor, rows) for tensor in given]
+    own = [tensor if kept else dense(tensor, rows) for tensor, kept in zip(given, keep)]
     own.append(lse.contiguous())
     masks = () if pairs is None else (pairs,)
     launcher(*(t.data_ptr() for t in own), 0, 0, *(t.data_ptr() for t in (*gradients, *masks)))
@@ -81,16 +81,20 @@ def _plan(d_out, q, k, v, out, lse, causal, left, right, scale, deterministic, p
     index = device_of(what, q, k, v, d_out, out, lse, *(() if pairs is None else (pairs,)))
     rows = mostly_rows(q, k, v)
     if q.numel() == 0 or k.numel() == 0:
-        return None, rows
-    named = (("query", q), ("key", k), ("value", v), ("out", out), ("grad", d_out))
-    aligned(what, **{name: tensor for name, tensor in named if fits(tensor, rows)})
+        return None, rows, None
     batch, heads, queries, dim = q.shape
-    plan = ops_of(index).attention_backward(
-        batch, queries, k.shape[2], heads, k.shape[1], dim, dtype=DTYPES[q.dtype], rows=rows, causal=causal,
-        window=window_of(left, right), scale=scale or None, deterministic=deterministic, policy=policy or None,
-        pairs=None if mask is None else mask.how()["pairs"],
+    plan, keep = where_they_lie(
+        rows, (q, k, v),
+        lambda views: ops_of(index).attention_backward(
+            batch, queries, k.shape[2], heads, k.shape[1], dim, dtype=DTYPES[q.dtype], rows=rows, causal=causal,
+            window=window_of(left, right), scale=scale or None, deterministic=deterministic, policy=policy or None,
+            pairs=None if mask is None else mask.how()["pairs"], views=views,
+        ),
     )  # fmt: skip
-    return Launcher(index, plan), rows
+    keep += [fits(tensor, rows) for tensor in (out, d_out)]
+    named = (("query", q), ("key", k), ("value", v), ("out", out), ("grad", d_out))
+    aligned(what, **{name: tensor for (name, tensor), kept in zip(named, keep) if kept})
+    return Launcher(index, plan), rows, keep
 
 
 def _like(d_out, q, k, v, out, lse, *how):
@@ -143,10 +147,11 @@ def _backward_packed(
         found = PLANS[key] = _plan_packed(
             d_out, q, k, v, out, lse, q_starts, k_starts, most_queries, most_keys, causal, left, right, scale, deterministic, policy
         )
-    launcher = found[0]
+    launcher, keep = found
     gradients = [torch.zeros_like(tensor, memory_format=torch.contiguous_format) for tensor in (q, k, v)]
     if launcher is not None:
-        own = [tensor.contiguous() for tensor in (q, k, v, out, d_out, lse, q_starts, k_starts)]
+        own = [tensor if kept else tensor.contiguous() for tensor, kept in zip((q, k, v), keep)]
+        own += [tensor.contiguous() for tensor in (out, d_out, lse, q_starts, k_starts)]
         launcher(*(t.data_ptr() for t in own), *(t.data_ptr() for t in gradients))
     return tuple(gradients)
 
@@ -161,15 +166,19 @@ def _plan_packed(
     index = device_of(what, q, k, v, d_out, out, lse, q_starts, k_starts)
     sequences = q_starts.numel() - 1
     if q.numel() == 0 or k.numel() == 0 or sequences == 0:
-        return (None,)
-    named = (("query", q), ("key", k), ("value", v), ("out", out), ("grad", d_out))
-    aligned(what, **{name: tensor for name, tensor in named if tensor.is_contiguous()})
-    plan = ops_of(index).attention_backward(
-        sequences, min(most_queries, q.shape[0]), min(most_keys, k.shape[0]), q.shape[1], k.shape[1], q.shape[2],
-        dtype=DTYPES[q.dtype], rows=True, packed=(q.shape[0], k.shape[0]), causal=causal, window=window_of(left, right),
-        scale=scale or None, deterministic=deterministic, policy=policy or None,
+        return None, None
+    plan, keep = where_they_lie(
+        True, [of_one(tensor) for tensor in (q, k, v)],
+        lambda views: ops_of(index).attention_backward(
+            sequences, min(most_queries, q.shape[0]), min(most_keys, k.shape[0]), q.shape[1], k.shape[1], q.shape[2],
+            dtype=DTYPES[q.dtype], rows=True, packed=(q.shape[0], k.shape[0]), causal=causal, window=window_of(left, right),
+            scale=scale or None, deterministic=deterministic, policy=policy or None, views=views,
+        ),
     )  # fmt: skip
-    return (Launcher(index, plan),)
+    named = (("query", q), ("key", k), ("value", v), ("out", out), ("grad", d_out))
+    whole = [*keep, out.is_contiguous(), d_out.is_contiguous()]
+    aligned(what, **{name: tensor for (name, tensor), kept in zip(named, whole) if kept})
+    return Launcher(index, plan), keep
 
 
 def _like_packed(d_out, q, k, v, out, lse, q_starts, k_starts, *how):

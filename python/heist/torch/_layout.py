@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import torch
@@ -82,21 +83,6 @@ def axes(heads: int, rows: int | None) -> str:
     return "(batch, heads, rows, elements)" if heads == 1 else "(batch, rows, heads, elements)"
 
 
-def lies_as(tensor: torch.Tensor) -> str | None:
-    """How a tensor of (batch, heads, rows, elements) lies: `heads`, `rows`, or neither."""
-    batch, heads, rows, dim = tensor.shape
-    stride = tensor.stride()
-
-    def like(*expected: int) -> bool:
-        return all(a == b or n == 1 for a, b, n in zip(stride, expected, tensor.shape))
-
-    if like(heads * rows * dim, rows * dim, dim, 1):
-        return "heads"
-    if like(rows * heads * dim, dim, heads * dim, 1):
-        return "rows"
-    return None
-
-
 def scale_of(what: str, scale: float | None) -> float:
     """A scale as the operations take it: zero is 1 / sqrt(elements)."""
     if scale is None:
@@ -116,16 +102,72 @@ def without_defaults(causal: bool, left: int, right: int, scale: float) -> tuple
     return (True,) if causal else ()
 
 
+def view_of(tensor: torch.Tensor, rows: bool) -> tuple[int, int, int] | None:
+    """Elements from one sequence, row and head to the next of a tensor of (batch, heads, rows, elements) that a kernel for
+    this layout can read where it lies: a tensor of its own, or a part of a larger one, whose axes follow each other and whose strides
+    are multiples of 16 bytes."""
+    batch, heads, length, dim = tensor.shape
+    by_batch, by_head, by_row, by_element = tensor.stride()
+    if by_element != 1 and dim > 1:
+        return None
+    inner = [(heads, by_head), (length, by_row)] if rows else [(length, by_row), (heads, by_head)]
+    step, steps = dim, []
+    for extent, stride in (*inner, (batch, by_batch)):
+        if extent == 1:
+            stride = step
+        elif stride < step or stride % 8 or stride >= 2**32:
+            return None
+        steps.append(stride)
+        step = stride * extent
+    by_batch = steps.pop()
+    by_head, by_row = steps if rows else steps[::-1]
+    return by_batch, by_row, by_head
+
+
 def mostly_rows(q: torch.Tensor, k: torch.Tensor, v: torch.Tensor) -> bool:
-    """Whether most of them are rows of heads: the layout that a kernel is made for, to
-    which the others are copied."""
-    lies = [lies_as(tensor) for tensor in (q, k, v)]
-    return lies.count("rows") > lies.count("heads")
+    """Whether more of them are rows of heads than heads of rows: the layout that a kernel is made for, to
+    which the others are copied. One of a single head, or of a single row, is both."""
+    lies = [(view_of(tensor, True) is not None, view_of(tensor, False) is not None) for tensor in (q, k, v)]
+    return lies.count((True, False)) > lies.count((False, True))
+
+
+def view_of_own(tensor: torch.Tensor, rows: bool) -> tuple[int, int, int]:
+    """The same of a tensor of this shape that lies so, and is a part of none."""
+    _, heads, length, dim = tensor.shape
+    return heads * length * dim, *((heads * dim, dim) if rows else (dim, length * dim))
 
 
 def fits(tensor: torch.Tensor, rows: bool) -> bool:
-    """Whether a tensor lies so; one of a single head, or of a single row, lies both ways."""
-    return lies_as(tensor) == ("rows" if rows else "heads") or (tensor.transpose(1, 2) if rows else tensor).is_contiguous()
+    """Whether a tensor lies so, and is a part of none."""
+    return view_of(tensor, rows) == view_of_own(tensor, rows)
+
+
+def laid_out(rows: bool, *tensors: torch.Tensor) -> tuple[list[bool], list[tuple[int, int, int]] | None]:
+    """Which tensors a kernel for this layout reads where they lie; and how all lie then, where one is a part of a larger one."""
+    views = [view_of(tensor, rows) for tensor in tensors]
+    own = [view_of_own(tensor, rows) for tensor in tensors]
+    apart = any(view is not None and view != whole for view, whole in zip(views, own))
+    return [view is not None for view in views], [view or whole for view, whole in zip(views, own)] if apart else None
+
+
+def of_one(tensor: torch.Tensor) -> torch.Tensor:
+    """Packed sequences (rows, heads, elements) as one of (batch, heads, rows, elements)."""
+    return tensor.transpose(0, 1)[None]
+
+
+def where_they_lie(
+    rows: bool, tensors: Sequence[torch.Tensor], plan: Callable[[list[tuple[int, int, int]] | None], Any]
+) -> tuple[Any, list[bool]]:
+    """A plan for tensors that are parts of larger ones, or for copies of those where no kernel takes them; and which of them it takes where they
+    lie."""
+    keep, views = laid_out(rows, *tensors)
+    if views is not None:
+        try:
+            return plan(views), keep
+        except UnsupportedError:
+            # What is wrong with the problem itself is said of the copies, too.
+            pass
+    return plan(None), [fits(tensor, rows) for tensor in tensors]
 
 
 def dense(tensor: torch.Tensor, rows: bool) -> torch.Tensor:

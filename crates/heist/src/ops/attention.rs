@@ -7,7 +7,7 @@ use super::operand::{Operand, Operands, SLOTS};
 use super::plan::Plan;
 use heist_kernels::attention::{
     Append, BlockMask, Cache, Dtype, FAMILY, Layout, Lengths, Mask, Output, PairMask, Problem,
-    Scoring, Weights, alibi, documents, pairs as of_pairs, softcap,
+    Scoring, View, Views, Weights, alibi, documents, pairs as of_pairs, softcap,
 };
 use heist_kernels::{KernelError, LaunchPlan, Tuned};
 use heist_launch::{Arg, ElementType, Role};
@@ -126,6 +126,8 @@ pub struct Attention {
     pub mask: Mask,
     /// How heads and rows lie; packed sequences are rows of heads.
     pub layout: Layout,
+    /// Queries, keys and values that are parts of larger tensors, whose axes follow each other as the layout says; results are not.
+    pub views: Option<Views>,
     /// The factor of the scores; one over the root of the head dimension unless
     /// given.
     pub scale: Option<f32>,
@@ -291,7 +293,12 @@ impl Attention {
             .append
             .map(|append| [append.rows, append.in_cache_type.into()]);
         numbers.extend(append.unwrap_or_default());
-        numbers.into_iter().map(u64::from).collect()
+        let numbers = numbers.into_iter().map(u64::from);
+        let of = |View { batch, row, head }| [batch, row, head];
+        let views = self.views.map(|Views { q, k, v }| [q, k, v].map(of));
+        numbers
+            .chain(views.into_iter().flatten().flatten())
+            .collect()
     }
 
     /// As the kernels take it.
@@ -355,6 +362,7 @@ impl Attention {
             cache: self.cache,
             mask: self.mask,
             layout: if packed { Layout::Rows } else { self.layout },
+            views: self.views,
             page_size,
             append: self.append,
             weights: Weights::Rounded,
@@ -443,7 +451,7 @@ fn reach_pages(plan: &mut LaunchPlan, pages: u32) {
 }
 
 fn operands(problem: &Attention, asked: &Problem) -> Vec<Operand> {
-    let ((q, mut k), (out, mut v)) = (asked.elements(), asked.value_elements());
+    let ([q, mut k, mut v], (out, _)) = (asked.spans(), asked.value_elements());
     let lse = asked.rows().0 * asked.heads as usize;
     let halves = asked.dtype.element();
     let starts = match problem.sequences {

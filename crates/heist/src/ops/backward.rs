@@ -98,6 +98,7 @@ impl Ops {
 fn operands(problem: &Attention, asked: &Problem) -> Vec<Operand> {
     let (q, kv) = asked.elements();
     let (q, kv) = (q as u64, kv as u64);
+    let [own, keys, values] = asked.spans().map(|span| span as u64);
     let lse = asked.rows().0 as u64 * u64::from(asked.heads);
     let starts = match problem.sequences {
         Sequences::Same { .. } => 0,
@@ -111,9 +112,9 @@ fn operands(problem: &Attention, asked: &Problem) -> Vec<Operand> {
     let written = |name, count| Operand::tensor(name, role, halves, count, false);
     let first_rows = |name| Operand::tensor(name, Role::In, u32s, starts, starts == 0).list();
     vec![
-        read("q", q),
-        read("k", kv),
-        read("v", kv),
+        read("q", own),
+        read("k", keys),
+        read("v", values),
         read("out", q),
         read("d_out", q),
         Operand::tensor("lse", Role::In, f32s, lse, false).list(),

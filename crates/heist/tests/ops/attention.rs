@@ -22,6 +22,7 @@ fn attention_with_shared_heads() {
         append: None,
         mask: Mask::Causal,
         layout: Layout::Rows,
+        views: None,
         scale: Some(0.5),
         added: Added::default(),
     };
@@ -104,6 +105,7 @@ fn what_a_model_adds_to_attention() {
         append: None,
         mask: Mask::Causal,
         layout: Layout::Heads,
+        views: None,
         scale: Some(0.5),
         added,
     };
@@ -207,6 +209,7 @@ fn packed_sequences_are_read_on_the_device() {
         append: None,
         mask: Mask::Full,
         layout: Layout::Rows,
+        views: None,
         scale: None,
         added: Added::default(),
     };
@@ -269,6 +272,7 @@ fn pages_are_read_on_the_device() {
         append: None,
         mask: Mask::Full,
         layout: Layout::Rows,
+        views: None,
         scale: None,
         added: Added::default(),
     };
@@ -332,6 +336,7 @@ fn keys_of_eight_bits_in_pages() {
         append: None,
         mask: Mask::Causal,
         layout: Layout::Rows,
+        views: None,
         scale: Some(0.125),
         added: Added::default(),
     };
@@ -413,6 +418,7 @@ fn new_keys_are_appended_by_the_call() {
         }),
         mask: Mask::Full,
         layout: Layout::Rows,
+        views: None,
         scale: None,
         added: Added::default(),
     };
@@ -529,6 +535,7 @@ fn masks_that_are_data() {
             append: None,
             mask: Mask::Causal,
             layout: Layout::Heads,
+            views: None,
             scale: Some(0.5),
             added,
         };

@@ -69,6 +69,7 @@ fn gradients_of_packed_attention() {
         append: None,
         mask: Mask::Full,
         layout: Layout::Rows,
+        views: None,
         scale: None,
         added: Added::default(),
     };

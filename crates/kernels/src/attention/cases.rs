@@ -104,13 +104,15 @@ pub enum Topic {
     Latent,
     /// What models add: changed scores, sinks, prefixes, documents, on every kernel.
     Models,
+    /// Queries, keys and values that are parts of larger tensors, where a kernel takes them.
+    Views,
     /// Sizes that only a real GPU does in a moment, with the tiles for them.
     Large,
 }
 
 impl Topic {
     /// All that the simulator does in a moment.
-    pub const SMALL: [Topic; 15] = [
+    pub const SMALL: [Topic; 16] = [
         Topic::Rungs,
         Topic::HeadDimensions,
         Topic::ManyTiles,
@@ -126,6 +128,7 @@ impl Topic {
         Topic::Decode,
         Topic::Latent,
         Topic::Models,
+        Topic::Views,
     ];
 }
 
@@ -173,6 +176,7 @@ pub fn cases(topic: Topic, target: Target) -> Vec<Case> {
         Topic::SharedHeads => cases.shared_heads(),
         Topic::Packed => cases.packed(),
         Topic::SharedKeys => cases.shared_keys(),
+        Topic::Views => cases.views(),
         Topic::Feeds => cases.feeds(),
         Topic::Schedules => cases.schedules(),
         Topic::Scales => cases.scales(),

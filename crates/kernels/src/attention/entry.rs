@@ -52,6 +52,7 @@ impl Variant for Step {
         problem
             .sees_all_blocks()
             .map_err(|error| error.to_string())?;
+        problem.lies_whole().map_err(|error| error.to_string())?;
         if matches!(self.0, Rung::Scalar | Rung::Mixed) {
             problem.is_plain().map_err(|error| error.to_string())?;
         }

@@ -6,8 +6,9 @@ use super::combine::{self, CombineArgs};
 use super::config::{Config, Rung};
 use super::order::HeaviestFirst;
 use super::params::{AttentionArgs, Element};
-use super::problem::{Dtype, Layout, Lengths, MOST, Mask, MaskKind, Problem};
+use super::problem::{Dtype, Lengths, MOST, Mask, MaskKind, Problem};
 use super::score::{Modified, Parameters, Scores, Scoring};
+use super::views::{Input, View};
 use super::{buffered, mixed, scalar, tensor};
 use crate::family::Target;
 use crate::job::buffer;
@@ -115,7 +116,7 @@ pub(super) fn heads_at_once(problem: &Problem) -> u32 {
     (CACHE / bytes.max(1) * shared).clamp(LEAST, 4096) as u32
 }
 
-/// Elements from one thing to the next.
+/// A view, as kernels count that step through it by themselves.
 pub(super) struct Strides {
     pub(super) batch: u32,
     pub(super) row: u32,
@@ -123,25 +124,7 @@ pub(super) struct Strides {
 }
 
 impl Strides {
-    /// Of queries or keys: so many heads, so many rows of a sequence.
-    pub(super) fn of(problem: &Problem, heads: u32, rows: u32) -> Result<Strides, KernelError> {
-        Strides::wide(problem, problem.head_dim, heads, rows)
-    }
-
-    /// Of results.
-    pub(super) fn of_results(problem: &Problem) -> Result<Strides, KernelError> {
-        let (queries, _) = problem.longest();
-        Strides::wide(problem, problem.value_dim(), problem.heads, queries)
-    }
-
-    fn wide(problem: &Problem, dim: u32, heads: u32, rows: u32) -> Result<Strides, KernelError> {
-        let dim = u64::from(dim);
-        let (heads, rows) = (u64::from(heads), u64::from(rows));
-        let (batch, row, head) = match (&problem.lengths, problem.layout) {
-            (Lengths::Each(_), _) => (0, heads * dim, dim),
-            (_, Layout::Rows) => (rows * heads * dim, heads * dim, dim),
-            (_, Layout::Heads) => (rows * heads * dim, dim, rows * dim),
-        };
+    pub(super) fn of(problem: &Problem, view: View) -> Result<Strides, KernelError> {
         let fits = |stride: u64| {
             u32::try_from(stride).map_err(|_| {
                 KernelError::unfit(format!(
@@ -150,10 +133,17 @@ impl Strides {
             })
         };
         Ok(Strides {
-            batch: fits(batch)?,
-            row: fits(row)?,
-            head: fits(head)?,
+            batch: fits(view.batch)?,
+            row: fits(view.row)?,
+            head: fits(view.head)?,
         })
+    }
+
+    /// Of results.
+    pub(super) fn of_results(problem: &Problem) -> Result<Strides, KernelError> {
+        let (queries, _) = problem.longest();
+        let view = View::dense(problem, problem.value_dim(), problem.heads, queries);
+        Strides::of(problem, view)
     }
 }
 
@@ -194,14 +184,15 @@ pub(super) fn ladder_plan(
     problem.not_paged()?;
     problem.is_square()?;
     problem.sees_all_blocks()?;
+    problem.lies_whole()?;
     if matches!(config.rung, Rung::Scalar | Rung::Mixed) {
         problem.is_plain()?;
     }
     config.check()?;
     let grid = tiles(problem, config);
     let (queries, keys) = problem.longest();
-    let q = Strides::of(problem, problem.heads, queries)?;
-    let kv = Strides::of(problem, problem.kv_heads, keys)?;
+    let q = Strides::of(problem, problem.view(Input::Queries))?;
+    let kv = Strides::of(problem, problem.view(Input::Keys))?;
     let rows = problem.rows().0 as u32;
     let lse_count = rows * problem.heads;
     let (lse_batch, lse_head) = log_sum_strides(problem);
@@ -312,7 +303,7 @@ pub(super) fn log_sum_strides(problem: &Problem) -> (u32, u32) {
 /// the first rows of sequences; of keys in pages, how many each sequence has there, and the
 /// table of pages; new keys and values.
 pub(super) fn buffers(plan: LaunchPlan, problem: &Problem) -> LaunchPlan {
-    let ((q, k), (out, v)) = (problem.elements(), problem.value_elements());
+    let ([q, k, v], (out, _)) = (problem.spans(), problem.value_elements());
     let lse = problem.rows().0 * problem.heads as usize;
     let halves = problem.dtype.element();
     let (q_starts, k_starts) = starts(problem);

@@ -54,6 +54,8 @@ mod softmax;
 mod space;
 mod tcgen05;
 mod tensor;
+mod view_cases;
+mod views;
 mod warpgroup;
 mod warpgroup_cases;
 
@@ -80,6 +82,7 @@ pub use score::{
     Scoring, Table, Tables, alibi, documents, pairs, softcap,
 };
 pub use tcgen05::{TensorShape, tensor_plan, tensor_schedule};
+pub use views::{View, Views};
 pub use warpgroup::{
     Stay, WarpgroupShape, staying, warpgroup_job, warpgroup_plan, warpgroup_schedule,
     warpgroup_shape, with_levels,

@@ -6,6 +6,7 @@ pub use precision::{Dtype, Output, Weights};
 
 use super::cache::{Append, Cache};
 use super::score::{Extents, Scoring};
+use super::views::Views;
 use crate::{KernelError, Work};
 use heist_launch::ElementType;
 use std::fmt;
@@ -146,6 +147,8 @@ pub struct Problem {
     pub mask: Mask,
     /// How heads and rows lie.
     pub layout: Layout,
+    /// Queries, keys and values that are parts of larger tensors, whose axes follow each other as the layout says.
+    pub views: Option<Views>,
     /// Keys and values lie in pages of this many tokens (page, token, head,
     /// element), and a table has the pages of each sequence. For sequences with
     /// lengths of their own.
@@ -183,6 +186,7 @@ impl Problem {
             cache: Cache::Same,
             mask: Mask::Full,
             layout: Layout::Heads,
+            views: None,
             page_size: None,
             append: None,
             weights: Weights::Rounded,
@@ -276,6 +280,9 @@ impl Problem {
         }
         if let Some(append) = self.append {
             self.can_append(append)?;
+        }
+        if let Some(views) = self.views {
+            self.can_view(views)?;
         }
         let scale = self.scale();
         if !(scale.is_finite() && scale > 0.0) {
@@ -615,6 +622,9 @@ impl fmt::Display for Problem {
         }
         if self.output == Output::F32 {
             f.write_str(" out f32")?;
+        }
+        if self.views.is_some() {
+            f.write_str(" of views")?;
         }
         self.scoring.fmt(f)
     }

@@ -1,7 +1,8 @@
 //! The reference: attention in f64 on the host, of all rows or of some.
 
-use super::problem::{Layout, Lengths, Problem};
+use super::problem::Problem;
 use super::score::{HostScore, Tables};
+use super::views::{self, Input};
 use crate::Job;
 use crate::reference::{add, decode, dot, parallel};
 use heist_launch::Buffer;
@@ -77,25 +78,6 @@ pub struct Row {
     pub lse: usize,
 }
 
-/// From one thing to the next.
-struct Strides {
-    batch: usize,
-    row: usize,
-    head: usize,
-}
-
-impl Strides {
-    fn of(problem: &Problem, dim: u32, heads: u32, length: u32) -> Strides {
-        let (dim, heads, length) = (dim as usize, heads as usize, length as usize);
-        let (batch, row, head) = match (&problem.lengths, problem.layout) {
-            (Lengths::Each(_), _) => (0, heads * dim, dim),
-            (_, Layout::Rows) => (length * heads * dim, heads * dim, dim),
-            (_, Layout::Heads) => (length * heads * dim, dim, length * dim),
-        };
-        Strides { batch, row, head }
-    }
-}
-
 /// Some rows of one head of one sequence: they share keys.
 struct Group {
     queries: u32,
@@ -111,17 +93,18 @@ struct Group {
     rows: Vec<(u32, Row)>,
 }
 
+/// The parts of a key.
+const KEYS_AND_VALUES: [Input; 2] = [Input::Keys, Input::Values];
 /// Rows that are worked out together: what a block of keys is decoded for.
 const TOGETHER: usize = 64;
 /// Keys of a block.
 const BLOCK: usize = 256;
 
 fn groups(problem: &Problem, sample: Sample) -> Vec<Group> {
-    let (longest_q, longest_k) = problem.longest();
-    let dims = [problem.head_dim, problem.value_dim()];
-    let [q, out] = dims.map(|dim| Strides::of(problem, dim, problem.heads, longest_q));
-    let stored = problem.stored_dims();
-    let kv = stored.map(|dim| Strides::of(problem, dim, problem.kv_heads, longest_k));
+    let (longest_q, _) = problem.longest();
+    let q = problem.view(Input::Queries);
+    let out = views::View::dense(problem, problem.value_dim(), problem.heads, longest_q);
+    let kv = KEYS_AND_VALUES.map(|input| problem.view(input));
     let share = (problem.heads / problem.kv_heads.max(1)).max(1) as usize;
     let (heads, ragged, total) = (
         problem.heads as usize,
@@ -142,8 +125,7 @@ fn groups(problem: &Problem, sample: Sample) -> Vec<Group> {
                 } else {
                     (sequence * heads + head) * longest_q as usize + at
                 };
-                let [element, result] =
-                    [&q, &out].map(|to| sequence * to.batch + at * to.row + head * to.head);
+                let [element, result] = [q, out].map(|to| to.at(sequence, at, head));
                 let row_at = Row {
                     element,
                     result,
@@ -152,17 +134,14 @@ fn groups(problem: &Problem, sample: Sample) -> Vec<Group> {
                 (row, row_at)
             };
             let rows = sample.rows(queries, (sequence * heads + head) as u64);
-            groups.extend(rows.chunks(TOGETHER).map(|rows| {
-                Group {
-                    queries,
-                    keys,
-                    sequence,
-                    head,
-                    key_number: k_start,
-                    first: [&kv[0], &kv[1]]
-                        .map(|to| sequence * to.batch + first_k * to.row + head / share * to.head),
-                    rows: rows.iter().map(|&row| place(row)).collect(),
-                }
+            groups.extend(rows.chunks(TOGETHER).map(|rows| Group {
+                queries,
+                keys,
+                sequence,
+                head,
+                key_number: k_start,
+                first: kv.map(|to| to.at(sequence, first_k, head / share)),
+                rows: rows.iter().map(|&row| place(row)).collect(),
             }));
         }
         q_start += queries as usize;
@@ -278,8 +257,7 @@ impl<'a> View<'a> {
     fn each_seen(&self, part: usize, from: &Buffer, mut each: impl FnMut(usize, usize, &[f64])) {
         let View { problem, group, .. } = self;
         let dim = [problem.head_dim, problem.value_dim()][part] as usize;
-        let stored = problem.stored_dims()[part];
-        let pitch = Strides::of(problem, stored, problem.kv_heads, problem.longest().1).row;
+        let pitch = problem.view(KEYS_AND_VALUES[part]).row as usize;
         let keys = group.keys as usize;
         let mut elements = vec![0.0; BLOCK * dim];
         for first in (0..keys).step_by(BLOCK) {

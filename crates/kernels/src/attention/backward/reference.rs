@@ -4,9 +4,9 @@
 //! given, so a sample of rows and keys needs no whole attention.
 
 use super::problem::Backward;
-use crate::attention::kernel::Strides;
 use crate::attention::reference::{Sample, tables};
 use crate::attention::score::{HostScore, Tables};
+use crate::attention::views::{Input, View};
 use crate::reference::{add, decode, dot, parallel};
 use crate::{Job, KernelError};
 use heist_launch::Buffer;
@@ -123,16 +123,8 @@ pub fn gradients(job: &Job, problem: &Backward, sample: Sample) -> Result<Gradie
         tables: tables(job),
     };
     let lines = lines(problem);
-    let strides = {
-        let attention = &problem.attention;
-        let (queries, keys) = attention.longest();
-        [
-            Strides::of(attention, attention.heads, queries)?,
-            Strides::of(attention, attention.kv_heads, keys)?,
-        ]
-    };
     let mut all = Gradients::default();
-    parallel::map(&lines, |line| inputs.of_line(line, &strides))
+    parallel::map(&lines, |line| inputs.of_line(line))
         .into_iter()
         .for_each(|part| all.append(part));
     Ok(all)
@@ -162,19 +154,22 @@ fn lines(problem: &Backward) -> Vec<Line> {
 }
 
 impl Inputs<'_> {
-    fn queries(&self, line: &Line, head: usize, strides: &Strides) -> Queries {
+    fn queries(&self, line: &Line, head: usize) -> Queries {
         let attention = &self.problem.attention;
         let dim = attention.head_dim as usize;
-        let at: Vec<usize> = line
-            .queries
-            .clone()
-            .map(|row| {
-                line.sequence * strides.batch as usize
-                    + row * strides.row as usize
-                    + head * strides.head as usize
-            })
-            .collect();
         let (longest, _) = attention.longest();
+        let rows = |view: View| {
+            line.queries
+                .clone()
+                .map(move |row| view.at(line.sequence, row, head))
+        };
+        let at: Vec<usize> = rows(View::dense(
+            attention,
+            attention.head_dim,
+            attention.heads,
+            longest,
+        ))
+        .collect();
         let first = if attention.is_ragged() {
             head * attention.rows().0 + line.queries.start
         } else {
@@ -184,33 +179,36 @@ impl Inputs<'_> {
         decode(self.lse, first, &mut lse);
         let out = Head::load(self.out, at.clone(), dim);
         let d_out = Head::load(self.d_out, at.clone(), dim);
-        let rows = 0..at.len();
+        let delta = (0..at.len()).map(|row| dot(out.row(row), d_out.row(row)));
         Queries {
-            delta: rows.map(|row| dot(out.row(row), d_out.row(row))).collect(),
-            q: Head::load(self.q, at, dim),
+            delta: delta.collect(),
+            q: Head::load(self.q, rows(attention.view(Input::Queries)).collect(), dim),
             d_out,
             lse,
         }
     }
 
-    fn of_line(&self, line: &Line, [q, kv]: &[Strides; 2]) -> Gradients {
+    fn of_line(&self, line: &Line) -> Gradients {
         let attention = &self.problem.attention;
         let (dim, scale) = (attention.head_dim as usize, f64::from(attention.scale()));
         let group = (attention.heads / attention.kv_heads) as usize;
         let (queries, keys) = (line.queries.len() as u32, line.keys.len() as u32);
-        let key_at: Vec<usize> = line
-            .keys
-            .clone()
-            .map(|row| {
-                line.sequence * kv.batch as usize
-                    + row * kv.row as usize
-                    + line.kv_head * kv.head as usize
-            })
-            .collect();
-        let k = Head::load(self.k, key_at.clone(), dim);
-        let v = Head::load(self.v, key_at, dim);
+        let rows = |view: View| -> Vec<usize> {
+            let keys = line.keys.clone();
+            keys.map(|row| view.at(line.sequence, row, line.kv_head))
+                .collect()
+        };
+        let k = Head::load(self.k, rows(attention.view(Input::Keys)), dim);
+        let v = Head::load(self.v, rows(attention.view(Input::Values)), dim);
+        let (_, longest) = attention.longest();
+        let of_keys = rows(View::dense(
+            attention,
+            attention.head_dim,
+            attention.kv_heads,
+            longest,
+        ));
         let heads: Vec<Queries> = (line.kv_head * group..(line.kv_head + 1) * group)
-            .map(|head| self.queries(line, head, q))
+            .map(|head| self.queries(line, head))
             .collect();
         // The weight of a key for a query, and the gradient of its score.
         let pair = |head: usize, row: usize, key: usize| {
@@ -246,7 +244,7 @@ impl Inputs<'_> {
                     let (_, d_score) = pair(index, row as usize, key as usize);
                     add(&mut sums, d_score * scale, k.row(key as usize));
                 }
-                found.dq.at.push(of.q.at[row as usize]);
+                found.dq.at.push(of.d_out.at[row as usize]);
                 found.dq.values.extend(sums);
             }
         }
@@ -262,8 +260,8 @@ impl Inputs<'_> {
                     }
                 }
             }
-            found.dk.at.push(k.at[key as usize]);
-            found.dv.at.push(k.at[key as usize]);
+            found.dk.at.push(of_keys[key as usize]);
+            found.dv.at.push(of_keys[key as usize]);
             found.dk.values.extend(dk);
             found.dv.values.extend(dv);
         }

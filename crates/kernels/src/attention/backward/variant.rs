@@ -12,6 +12,7 @@ use super::tensor::{self, TensorShape};
 use super::warpgroup::{self, WarpgroupArgs, WarpgroupShape};
 use crate::attention::kernel::{Strides, contents, log_sum_strides, window};
 use crate::attention::problem::Lengths;
+use crate::attention::views::{Input, View};
 use crate::attention::warpgroup::map;
 use crate::family::{Family, Target, Variant};
 use crate::job::buffer;
@@ -60,10 +61,11 @@ impl<'p> Common<'p> {
         let attention = &problem.attention;
         let (queries, keys) = attention.longest();
         let (lse_batch, lse_head) = log_sum_strides(attention);
+        let dense = |heads, rows| View::dense(attention, attention.head_dim, heads, rows);
         Ok(Common {
             problem,
-            q: Strides::of(attention, attention.heads, queries)?,
-            kv: Strides::of(attention, attention.kv_heads, keys)?,
+            q: Strides::of(attention, dense(attention.heads, queries))?,
+            kv: Strides::of(attention, dense(attention.kv_heads, keys))?,
             numbers: Numbers::of(attention, height),
             lse_batch,
             lse_head,
@@ -105,7 +107,9 @@ impl<'p> Common<'p> {
         };
         let name = format!("attention backward {problem}: {main}");
         let mut plan = LaunchPlan::new(name, variant, problem.work());
-        for (name, len) in [("q", q), ("k", kv), ("v", kv), ("out", q), ("d_out", q)] {
+        let [own, keys, values] = attention.spans();
+        let inputs = [("q", own), ("k", keys), ("v", values)];
+        for (name, len) in inputs.into_iter().chain([("out", q), ("d_out", q)]) {
             plan = plan.buffer(name, Purpose::Input, halves, len);
         }
         let lse = attention.rows().0 * attention.heads as usize;
@@ -165,15 +169,22 @@ impl<'p> Common<'p> {
         let sequences = self.largest_sequences();
         let parts = largest::parts(sequences * attention.kv_heads, rows, target.sms);
         if fixed {
+            let [keys, values] = [Input::Keys, Input::Values].map(|input| attention.view(input));
+            if keys != values {
+                return Err(KernelError::unfit(
+                    "keys and values that lie apart in different ways, and gradients that are deterministic: copy one",
+                ));
+            }
+            let keys = Strides::of(attention, keys)?;
             let kernel = largest::build(attention.head_dim, attention.dtype, target.arch)?;
             let args = LargestArgs::<With<Arg>> {
                 k: buffer("k"),
                 v: buffer("v"),
                 largest: buffer("largest"),
                 rows,
-                k_batch: self.kv.batch,
-                k_row: self.kv.row,
-                k_head: self.kv.head,
+                k_batch: keys.batch,
+                k_row: keys.row,
+                k_head: keys.head,
             };
             let grid = Dim3::new(attention.kv_heads, sequences, parts);
             plan = plan.step(Step::plain(&kernel, grid, args));
@@ -289,27 +300,27 @@ impl<'p> Common<'p> {
             }
         };
         let (left, right) = window(attention.mask, shape.mask)?;
-        let of_queries = |name| {
-            map(
-                name,
-                attention,
-                [attention.heads, q_rows, attention.head_dim],
-                shape.queries(),
-            )
+        let dim = attention.head_dim;
+        let of_queries = |name, view| {
+            let extents = [attention.heads, q_rows, dim];
+            map(name, attention, extents, view, shape.queries())
         };
-        let of_keys = |name| {
+        let of_keys = |name, input| {
+            let extents = [attention.kv_heads, k_rows, dim];
             map(
                 name,
                 attention,
-                [attention.kv_heads, k_rows, attention.head_dim],
+                extents,
+                attention.view(input),
                 warpgroup::KEYS,
             )
         };
+        let results = View::dense(attention, dim, attention.heads, queries);
         Ok(WarpgroupArgs::<With<Arg>> {
-            q: of_queries("q"),
-            k: of_keys("k"),
-            v: of_keys("v"),
-            d_out: of_queries("d_out"),
+            q: of_queries("q", attention.view(Input::Queries)),
+            k: of_keys("k", Input::Keys),
+            v: of_keys("v", Input::Values),
+            d_out: of_queries("d_out", results),
             dk: buffer("dk"),
             dv: buffer("dv"),
             level: buffer("level"),
@@ -434,6 +445,10 @@ impl Variant for Tensor {
 
     fn suits(&self, problem: &Backward, _: Target) -> Result<u32, String> {
         problem.check().map_err(|error| error.to_string())?;
+        problem
+            .attention
+            .lies_whole()
+            .map_err(|error| error.to_string())?;
         Ok(0)
     }
 
@@ -447,7 +462,7 @@ impl Variant for Tensor {
         given: Option<&Schedule>,
         target: Target,
     ) -> Result<LaunchPlan, KernelError> {
-        problem.check()?;
+        self.suits(problem, target).map_err(KernelError::unfit)?;
         let attention = &problem.attention;
         let shape = TensorShape {
             head_dim: attention.head_dim,

@@ -9,8 +9,9 @@ use crate::attention::append::NEW;
 use crate::attention::cache::Cache;
 use crate::attention::kernel::{Strides, buffers, contents, log_sum_strides, window};
 use crate::attention::params::Element;
-use crate::attention::problem::{Dtype, Lengths, Problem};
+use crate::attention::problem::{Dtype, Layout, Lengths, Problem};
 use crate::attention::score::{Modified, Parameters, Scores, Scoring};
+use crate::attention::views::{Input, View};
 use crate::built::built;
 use crate::family::{Target, Variant};
 use crate::job::buffer;
@@ -121,8 +122,7 @@ fn build_append<P: Parameters<DecodeArgs>>(
 }
 
 /// The map of keys or values, in boxes of the rows of one copy.
-fn map(name: &str, problem: &Problem, shape: &DecodeShape) -> Arg {
-    use crate::attention::Layout;
+fn map(name: &str, problem: &Problem, shape: &DecodeShape, view: View) -> Arg {
     let element = match (problem.cache, problem.dtype) {
         (Cache::E4m3, _) => TensorElement::U8,
         (Cache::Same | Cache::Latent, Dtype::F16) => TensorElement::F16,
@@ -172,6 +172,17 @@ fn map(name: &str, problem: &Problem, shape: &DecodeShape) -> Arg {
         let row = element.bytes_of(dims[0] * dims[2]);
         map.strides = vec![row, element.bytes_of(dims[0]), row * dims[1]];
     }
+    if problem.views.is_some() {
+        let View { batch, row, head } = view;
+        // Packed sequences are one.
+        let batch = if batch == 0 { row * rows } else { batch };
+        let strides = match (shape.storage, shape.joins_panels()) {
+            (Storage::Dense(Layout::Heads), _) => [row, head, batch],
+            (_, true) => [row, panel.into(), batch],
+            (_, false) => [head * u64::from(shape.heads), row, batch],
+        };
+        map.strides = strides.map(|stride| element.bytes_of(stride)).to_vec();
+    }
     Arg::TensorMap(map.swizzle(Swizzle::Bytes128))
 }
 
@@ -209,6 +220,14 @@ impl Variant for Decode {
             .map_err(|error| error.to_string())?;
         if problem.longest().1 == 0 {
             return Err("without keys there is nothing to copy".into());
+        }
+        if let Some(views) = problem.views
+            && (problem.is_ragged() || problem.layout == Layout::Rows)
+            && [views.k, views.v]
+                .iter()
+                .any(|view| view.head != u64::from(problem.head_dim))
+        {
+            return Err("heads of a key that do not follow each other: it copies several at a time; variant=wgmma takes them".into());
         }
         heuristics::rank(problem, target)
     }
@@ -331,7 +350,7 @@ fn arguments(
 ) -> Result<DecodeArgs<With<Arg>>, KernelError> {
     let (queries, keys) = problem.longest();
     let (left, right) = window(problem.mask, shape.mask)?;
-    let q = Strides::of(problem, problem.heads, queries)?;
+    let q = Strides::of(problem, problem.view(Input::Queries))?;
     let out = Strides::of_results(problem)?;
     let (lse_batch, lse_head) = log_sum_strides(problem);
     let scales = match problem.cache {
@@ -345,8 +364,13 @@ fn arguments(
     };
     Ok(DecodeArgs {
         q: buffer("q"),
-        k: map("k", problem, shape),
-        v: map(if latent { "k" } else { "v" }, problem, shape),
+        k: map("k", problem, shape, problem.view(Input::Keys)),
+        v: map(
+            if latent { "k" } else { "v" },
+            problem,
+            shape,
+            problem.view(Input::Values),
+        ),
         out: buffer("out"),
         lse: buffer("lse"),
         partial: buffer("partial"),

@@ -10,6 +10,7 @@ use crate::attention::kernel::{Strides, buffers, contents, log_sum_strides, wind
 use crate::attention::panels::PANEL;
 use crate::attention::problem::{Dtype, Layout, Lengths, MaskKind, Problem};
 use crate::attention::score::{Modified, Parameters, Scores, Scoring};
+use crate::attention::views::{Input, View};
 use crate::built::built;
 use crate::family::{Target, Variant};
 use crate::job::buffer;
@@ -96,11 +97,12 @@ fn build<P: Parameters<WarpgroupArgs>>(
 }
 
 /// The map of a tensor with so many heads, rows of a sequence, or of all packed ones, and elements
-/// of a head, in boxes of `high` rows of one head.
+/// of a head, in boxes of `high` rows of one head, which lie as `view` says.
 pub(in crate::attention) fn map(
     name: &str,
     problem: &Problem,
     [heads, length, elements]: [u32; 3],
+    view: View,
     high: u32,
 ) -> Arg {
     let element = match problem.dtype {
@@ -113,13 +115,27 @@ pub(in crate::attention) fn map(
     };
     let (dim, sequences) = (elements.into(), sequences.into());
     let (heads, length) = (heads.into(), length.into());
-    let (dims, boxed) = match problem.layout {
-        Layout::Heads => ([dim, length, heads, sequences], [PANEL, high, 1, 1]),
-        Layout::Rows => ([dim, heads, length, sequences], [PANEL, 1, high, 1]),
+    // Packed sequences are one.
+    let batch = match sequences {
+        1 => view.row * length,
+        _ => view.batch,
+    };
+    let (dims, strides, boxed) = match problem.layout {
+        Layout::Heads => (
+            [dim, length, heads, sequences],
+            [view.row, view.head, batch],
+            [PANEL, high, 1, 1],
+        ),
+        Layout::Rows => (
+            [dim, heads, length, sequences],
+            [view.head, view.row, batch],
+            [PANEL, 1, high, 1],
+        ),
     };
     let buffer = BufferRef::Named(name.to_owned());
     let mut map = TensorMap::dense(buffer, element, &dims, &boxed);
     map.l2 = L2Promotion::Bytes256;
+    map.strides = strides.map(|stride| element.bytes_of(stride)).to_vec();
     Arg::TensorMap(map.swizzle(Swizzle::Bytes128))
 }
 
@@ -268,10 +284,14 @@ pub(in crate::attention) fn arguments(
         }
     };
     let (lse_batch, lse_head) = log_sum_strides(problem);
+    let (kv_heads, views) = (
+        problem.kv_heads,
+        Input::ALL.map(|input| problem.view(input)),
+    );
     Ok(WarpgroupArgs::<With<Arg>> {
-        q: map("q", problem, [problem.heads, q_rows, dim], rows),
-        k: map("k", problem, [problem.kv_heads, k_rows, dim], block),
-        v: map("v", problem, [problem.kv_heads, k_rows, value_dim], block),
+        q: map("q", problem, [problem.heads, q_rows, dim], views[0], rows),
+        k: map("k", problem, [kv_heads, k_rows, dim], views[1], block),
+        v: map("v", problem, [kv_heads, k_rows, value_dim], views[2], block),
         out: buffer("out"),
         lse: buffer("lse"),
         q_starts: buffer("q_starts"),
