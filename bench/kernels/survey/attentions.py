@@ -245,3 +245,26 @@ def views(rng):
         {name: through(peer) for name, peer in peers(causal, False).items()},
         through(lambda q, k, v: dense(q, k, v, causal)), 8 * batches * dim * rows * count,
     )  # fmt: skip
+
+
+def views_gradients(rng):
+    """The same with the gradient of the projection's result."""
+    dim, count, causal = rng.choice([64, 64, 80, 128, 128]), rng.choice([4, 8, 12, 16]), rng.random() < 0.7
+    rows, batches = random_of(rng, 64, 4096, 1), random_of(rng, 1, 32, 1)
+    while batches * count * rows * rows * dim > 1 << 36 or batches * count * rows * dim > 1 << 26:
+        batches, rows = max(1, batches // 2), rows // 4 * 3
+
+    def both(call):
+        def of(qkv, d):
+            out = call(*(t.transpose(1, 2) for t in qkv.unbind(2)))
+            return torch.autograd.grad(out.transpose(1, 2), qkv, d)[0]
+
+        return of
+
+    return Case(
+        "views_grad", f"B{batches} H{count} {rows} D{dim}{' causal' if causal else ''}",
+        lambda: (uniform(batches, rows, 3, count, dim).requires_grad_(), uniform(batches, rows, count, dim)),
+        both(lambda q, k, v: ht.scaled_dot_product_attention(q, k, v, is_causal=causal)),
+        {name: both(peer) for name, peer in peers(causal, False).items()},
+        both(lambda q, k, v: dense(q, k, v, causal)), 20 * batches * dim * rows * count,
+    )  # fmt: skip

@@ -51,8 +51,9 @@ def scaled_dot_product_attention(
     float16 and bfloat16, heads of up to 256 elements, fewer key heads with ``enable_gqa``. ``attn_mask`` broadcasts to (batch, heads,
     queries, keys), and is not repeated where it is the same for all; True is a key that is seen, and numbers are added to the scores.
     A query that sees no key has a result of zeros. Of the mask itself there is no gradient, and there is no dropout. Tensors lie as
-    (batch, heads, rows, elements) or as (batch, rows, heads, elements) transposed;
-    others are copied, and so are heads of other than multiples of 16 elements, or of more elements of values than of keys.
+    (batch, heads, rows, elements) or as (batch, rows, heads, elements) transposed, and may be parts of larger ones, such as the
+    three of a projection; others are copied, and so are heads of other than multiples of 16 elements, or of more elements of values
+    than of keys.
     More or fewer axes in front of the heads are taken, too, and autocast converts.
 
     >>> q = torch.ones(1, 4, 16, 16, dtype=torch.float16)

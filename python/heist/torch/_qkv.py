@@ -21,7 +21,7 @@ def _parts(what: str, name: str, packed: torch.Tensor, dims: int, parts: int) ->
 
 def flash_attn_qkvpacked_func(qkv: torch.Tensor, *arguments: Any, **named: Any) -> Any:
     """As ``flash_attn.flash_attn_qkvpacked_func``: (batch, rows, 3, heads, elements); further arguments are those of
-    :func:`flash_attn_func`. Each part is copied, as all tensors are whose heads do not follow each other.
+    :func:`flash_attn_func`. Each part is read where it lies on GPUs with tensor copies (sm_90 and later).
 
     >>> flash_attn_qkvpacked_func(torch.ones(1, 16, 3, 2, 16, dtype=torch.float16), causal=True).shape
     torch.Size([1, 16, 2, 16])
