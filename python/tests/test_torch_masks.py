@@ -201,3 +201,18 @@ def test_compiled_gradients():
     found = torch.autograd.grad(torch.compile(loss, fullgraph=True, backend="aot_eager")(q, k, v, mask), (q, k, v))
     for a, b in zip(found, wanted):
         close(a, b.double())
+
+
+@pytest.mark.parametrize("dtype", [torch.bool, BF16, F32], ids=str)
+@pytest.mark.parametrize("begin, room", [(0, 0), (1, 1), (2, 2), (1, 2)])
+def test_numbers_that_begin_anywhere(dtype, begin, room):
+    """Two numbers are read at a time where each row begins at a multiple of two, and one at a time elsewhere, over several blocks of
+    keys."""
+    keys = 300
+    q, k, v = qkv(queries=70, keys=keys)
+    whole = torch.rand(1, 1, 70, keys + room) < 0.6 if dtype == torch.bool else torch.randn(1, 1, 70, keys + room).to(dtype)
+    mask = whole[..., begin : begin + keys]
+    if dtype == torch.bool:
+        mask[..., 0] = True
+    out = ht.scaled_dot_product_attention(q, k, v, attn_mask=mask, enable_gqa=True)
+    close(out, attention(q, k, v, mask=mask)[0])

@@ -3,8 +3,9 @@
 
 use heist_builder::Arch;
 use heist_kernels::attention::{
-    Append, BlockMask, Cache, Config, Dtype, FAMILY, Layout, Lengths, Mask, Output, Problem, Rung,
-    Scoring, Weights, alibi, documents, job, schedule, softcap, warpgroup_job, warpgroup_shape,
+    Append, BlockMask, Cache, Config, Dtype, FAMILY, Layout, Lengths, Mask, Output, PairElement,
+    PairMask, Problem, Rung, Scoring, Weights, alibi, documents, job, pairs, schedule, softcap,
+    warpgroup_job, warpgroup_shape,
 };
 use heist_kernels::{LaunchPlan, Step, Target};
 use heist_oracle::{MachineCodes, Ptxas, parallel, sample};
@@ -487,4 +488,38 @@ fn decoding_does_not_spill() {
     });
     let wrong = wrong.concat();
     assert!(wrong.is_empty(), "{wrong:#?}");
+}
+
+#[test]
+fn masks_of_pairs_spill_nothing_on_warpgroups() {
+    let Some(ptxas) = Ptxas::find_or_say_skipped() else {
+        return;
+    };
+    let target = Target {
+        arch: Arch::SM_90A,
+        sms: 132,
+    };
+    let mut plans = Vec::new();
+    for (index, element) in PairElement::ALL.into_iter().enumerate() {
+        for (which, (dim, length)) in [(64, 300), (64, 4096), (128, 2048), (256, 1024)]
+            .into_iter()
+            .enumerate()
+        {
+            let mut problem = Problem::new(4, 8, length, dim);
+            (problem.dtype, problem.mask) = (
+                Dtype::ALL[(index + which) % 2],
+                [Mask::Full, Mask::Causal][(index / 2 + which) % 2],
+            );
+            let strides = [0, 0, length];
+            problem.scoring.mods = vec![pairs(PairMask { element, strides })];
+            let variant = FAMILY.choose(Some("wgmma"), &problem, target);
+            let plan = variant.and_then(|variant| variant.plan(&problem, None, target));
+            plans.push(plan.unwrap_or_else(|error| panic!("{problem}: {error}")));
+        }
+    }
+    let wrong = parallel(&sample(plans), |plan| {
+        spills_and_complaints(&ptxas, plan, target.arch)
+    });
+    let wrong: Vec<String> = wrong.into_iter().flatten().collect();
+    assert!(wrong.is_empty(), "{}", wrong.join("\n"));
 }

@@ -74,15 +74,18 @@ impl Cases {
             problem.mask = [Mask::Full, Mask::Causal][usize::from(index == 1)];
             problem.dtype = Dtype::ALL[index % 2];
             problem.weights = exact(problem.dtype);
-            let row = keys + 5;
-            let strides = [
-                [4 * queries * row, queries * row, row],
-                [keys, 0, 0],
-                [0, queries * keys, keys],
-                [0, 0, row],
-            ][index];
-            let mask = PairMask { element, strides };
-            problem.scoring.mods = vec![pairs(mask)];
+            // Rows of an odd number are read one number at a time, others two.
+            let mask = |room: u32| {
+                let row = keys + room;
+                let strides = [
+                    [4 * queries * row, queries * row, row],
+                    [row - 5, 0, 0],
+                    [0, queries * row, row],
+                    [0, 0, row],
+                ][index];
+                PairMask { element, strides }
+            };
+            problem.scoring.mods = vec![pairs(mask(5))];
             if index == 2 {
                 problem.scoring.mods.insert(0, softcap(3.0));
                 problem.scoring.sinks = true;
@@ -93,6 +96,11 @@ impl Cases {
                 ..warpgroup_shape(&problem, self.target)
             };
             self.on_warpgroups(&problem, shape, Schedule::new(TileSource::Direct));
+            let mut even = problem.clone();
+            if let Some(last) = even.scoring.mods.last_mut() {
+                *last = pairs(mask(6));
+            }
+            self.on_warpgroups(&even, shape, Schedule::new(TileSource::Direct));
             // More queries than a tile of decoding has are not decoded.
             problem.lengths = Lengths::Same {
                 batch: 2,

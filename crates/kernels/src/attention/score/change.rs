@@ -51,6 +51,18 @@ pub struct Key<'k> {
     pub(super) first: Val<'k, i32>,
     pub(super) float: Val<'k, f32>,
     pub(super) offset: u32,
+    pub(super) how: Columns,
+}
+
+/// What is known of the keys of a block.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(in crate::attention) enum Columns {
+    /// Some may lie past the last key of their sequence.
+    Any,
+    /// Every one is there.
+    There,
+    /// Every one is there; and the numbers of a mask of pairs for an even key and the next one are one aligned word.
+    Words,
 }
 
 impl<'k> Key<'k> {

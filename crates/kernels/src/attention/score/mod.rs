@@ -37,7 +37,7 @@ pub(super) use pairs::PairColumns;
 pub use pairs::{PairElement, PairMask, pairs};
 pub use params::ScoreArgs;
 pub(super) use params::{Modified, Parameters};
-pub(super) use rules::{Rules, Scores, modify, modify_row};
+pub(super) use rules::{Rules, Scores, modify, modify_row, modify_whole};
 pub use shipped::{alibi, documents, softcap};
 
 use super::problem::{Lengths, Mask, Problem};
@@ -82,6 +82,14 @@ impl Scoring {
     pub(super) fn documents(&self) -> bool {
         let mut tables = self.mods.iter().flat_map(|one| &one.tables);
         tables.any(|table| *table == Table::Documents)
+    }
+
+    /// The mask of pairs, where there is one.
+    pub(super) fn pairs(&self) -> Option<PairMask> {
+        self.tables().into_iter().find_map(|table| match table {
+            Table::Pairs(mask) => Some(mask),
+            _ => None,
+        })
     }
 
     /// The mask of pairs, where it is all that is added.

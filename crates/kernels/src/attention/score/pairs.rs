@@ -1,9 +1,11 @@
 //! Masks of pairs: a number of the caller's for each query and each key.
 
 use super::blocks::Extents;
-use super::change::{HostScore, ScoreMod, ScoreRow, Table};
-use heist_builder::{Accumulator, Global, Ptr, Val, WarpTile, bf16, f16};
+use super::change::{Columns, HostScore, ScoreMod, ScoreRow, Table};
+use super::params::ScoreArgs;
+use heist_builder::{Accumulator, Bool, Global, On, Ptr, Val, WarpTile, bf16, f16};
 use heist_launch::{Buffer, ElementType};
+use std::cell::Cell;
 use std::fmt;
 
 /// A number on the device for each query and each key (`pairs`: sequence, query head, query, key): whether the key is
@@ -64,21 +66,47 @@ impl PairElement {
         from.at(count * self.element().bytes() as u64)
     }
 
-    /// What becomes of a score by the number of `key` in a row of them.
-    fn change<'k>(
-        self,
-        line: Ptr<'k, Global, u8>,
-        key: Val<'k, u32>,
-        score: Val<'k, f32>,
-    ) -> Val<'k, f32> {
-        let added = match self {
-            PairElement::Seen => {
-                let seen = line.at(key).load_readonly().cast::<u32>().ne(0);
-                return seen.select(score, f32::NEG_INFINITY);
+    /// The number of a key in a row of them.
+    fn load<'k>(self, line: Ptr<'k, Global, u8>, key: Val<'k, u32>) -> Number<'k> {
+        match self {
+            PairElement::Seen => Number::Seen(line.at(key).load_readonly().cast::<u32>().ne(0)),
+            PairElement::F16 => {
+                Number::Added(line.cast::<f16>().at(key).load_readonly().cast::<f32>())
             }
-            PairElement::F16 => line.cast::<f16>().at(key).load_readonly().cast::<f32>(),
-            PairElement::Bf16 => line.cast::<bf16>().at(key).load_readonly().cast::<f32>(),
-            PairElement::F32 => line.cast::<f32>().at(key).load_readonly(),
+            PairElement::Bf16 => {
+                Number::Added(line.cast::<bf16>().at(key).load_readonly().cast::<f32>())
+            }
+            PairElement::F32 => Number::Added(line.cast::<f32>().at(key).load_readonly()),
+        }
+    }
+
+    /// The numbers of the key so many behind the first, and of the next, which are one aligned word.
+    fn load_both<'k>(self, first: Ptr<'k, Global, u8>, offset: u32) -> [Number<'k>; 2] {
+        let at = first.at(offset * self.element().bytes() as u32);
+        let halves = || {
+            let word = at.cast::<u32>().load_readonly();
+            [word & 0xFFFF, word >> 16].map(|half| half.cast::<u16>())
+        };
+        match self {
+            PairElement::Seen => {
+                let both = at.cast::<u16>().load_readonly().cast::<u32>();
+                [both & 0xFF, both >> 8].map(|seen| Number::Seen(seen.ne(0)))
+            }
+            PairElement::F16 => {
+                halves().map(|half| Number::Added(half.bitcast::<f16>().cast::<f32>()))
+            }
+            PairElement::Bf16 => {
+                halves().map(|half| Number::Added(half.bitcast::<bf16>().cast::<f32>()))
+            }
+            PairElement::F32 => at.cast::<f32>().load_vec_readonly().map(Number::Added),
+        }
+    }
+
+    /// What becomes of a score by its number.
+    fn change<'k>(self, number: Number<'k>, score: Val<'k, f32>) -> Val<'k, f32> {
+        let added = match number {
+            Number::Seen(seen) => return seen.select(score, f32::NEG_INFINITY),
+            Number::Added(added) => added,
         };
         let hidden = added.eq(f32::NEG_INFINITY);
         let sum = score + added;
@@ -154,9 +182,26 @@ pub fn pairs(mask: PairMask) -> ScoreMod {
         format!("pairs={}", mask.element),
         move |row| {
             let (line, last) = (line(mask, row), row.keys.max(1) - 1);
+            // The number of the key behind an even one, which came in the same word.
+            let next = Cell::new(None);
             Box::new(move |score, key| {
-                let key = key.number().cast::<u32>().min(last);
-                mask.element.change(line, key, score)
+                let element = mask.element;
+                // Where every key is there, they lie at fixed places behind one address.
+                let first = || element.at(line, key.first.cast::<u32>().cast());
+                let number = match (key.how, next.take()) {
+                    (Columns::Any, _) => element.load(line, key.number().cast::<u32>().min(last)),
+                    (Columns::There, _) => {
+                        let k = score.kernel();
+                        element.load(first(), k.c(key.offset))
+                    }
+                    (Columns::Words, Some(number)) => number,
+                    (Columns::Words, None) => {
+                        let [number, other] = element.load_both(first(), key.offset);
+                        next.set(Some(other));
+                        number
+                    }
+                };
+                element.change(number, score)
             })
         },
         move |at| in_f64(mask, at),
@@ -200,12 +245,30 @@ impl<'k> PairColumns<'k> {
                 self.element.at(self.first, row.mul_wide(self.row))
             });
             let one = |product: Val<'k, f32>, line: usize, key: usize| {
-                self.element.change(lines[line], keys[key], product * scale)
+                let number = self.element.load(lines[line], keys[key]);
+                self.element.change(number, product * scale)
             };
             let [a, b, c, d] = block.get();
             block.set([one(a, 0, 0), one(b, 1, 0), one(c, 0, 1), one(d, 1, 1)]);
         }
     }
+}
+
+/// What a mask has for a query and a key, in registers.
+#[derive(Clone, Copy)]
+enum Number<'k> {
+    /// Whether the key is seen.
+    Seen(Bool<'k>),
+    /// What is added to its score.
+    Added(Val<'k, f32>),
+}
+
+/// Whether every row of a mask begins at a multiple of two of its numbers.
+pub(super) fn in_words<'k>(mask: PairMask, tables: &ScoreArgs<On<'k>>) -> Bool<'k> {
+    let strides = tables.pairs_sequence | tables.pairs_head | tables.pairs_row;
+    let both = 2 * mask.element.element().bytes() as u64;
+    let begins = tables.pairs.address() & (both - 1);
+    (strides & 1).eq(0) & begins.eq(0u64)
 }
 
 /// The numbers of a row.

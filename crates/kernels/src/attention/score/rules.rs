@@ -1,8 +1,10 @@
 //! Changes of scores inside of a kernel.
 
+use super::change::Columns;
+use super::pairs::in_words;
 use super::{Key, Rule, ScoreArgs, ScoreRow, Scoring, Table};
 use crate::job::buffer;
-use heist_builder::{Accumulator, On, Val, WarpTile, With};
+use heist_builder::{Accumulator, Bool, On, Val, WarpTile, With};
 use heist_launch::Arg;
 use std::f32::consts::LOG2_E;
 
@@ -15,11 +17,17 @@ pub(in crate::attention) struct Scores<'a, 'k> {
 }
 
 /// What becomes of the scores of one row.
-pub(in crate::attention) struct Rules<'k>(Vec<Rule<'k>>);
+pub(in crate::attention) struct Rules<'k> {
+    rules: Vec<Rule<'k>>,
+    /// Whether a mask of pairs can be read two numbers at a time, where there is one.
+    in_words: Option<Bool<'k>>,
+}
 
 impl<'k> Rules<'k> {
     fn apply(&self, score: Val<'k, f32>, key: &Key<'k>) -> Val<'k, f32> {
-        self.0.iter().fold(score, |score, rule| rule(score, key))
+        self.rules
+            .iter()
+            .fold(score, |score, rule| rule(score, key))
     }
 }
 
@@ -41,7 +49,10 @@ impl<'k> Scores<'_, 'k> {
         let tables = self.tables.filter(|_| !self.scoring.mods.is_empty())?;
         let row = row(tables);
         let rules = self.scoring.mods.iter().map(|one| (one.device)(&row));
-        Some(Rules(rules.collect()))
+        Some(Rules {
+            rules: rules.collect(),
+            in_words: self.scoring.pairs().map(|mask| in_words(mask, &tables)),
+        })
     }
 
     /// How many keys of a sequence all of its queries see, where it has a prefix.
@@ -58,12 +69,39 @@ impl<'k> Scores<'_, 'k> {
 }
 
 /// Changes the products of a tile of scores. `rules` has two rows for each 16 of the tile,
-/// whose first column is key `first`.
+/// whose first column is key `first`. Some keys may lie past the last one.
 pub(in crate::attention) fn modify<'k>(
     scores: &WarpTile<'k>,
     rules: &[[Rules<'k>; 2]],
     scale: Val<'k, f32>,
     first: Val<'k, u32>,
+) {
+    change(scores, rules, scale, first, Columns::Any);
+}
+
+/// The same where every key is there, and `first` is even.
+pub(in crate::attention) fn modify_whole<'k>(
+    scores: &WarpTile<'k>,
+    rules: &[[Rules<'k>; 2]],
+    scale: Val<'k, f32>,
+    first: Val<'k, u32>,
+) {
+    match rules.first().and_then(|[rules, _]| rules.in_words) {
+        None => change(scores, rules, scale, first, Columns::There),
+        Some(in_words) => first.kernel().if_else(
+            in_words,
+            || change(scores, rules, scale, first, Columns::Words),
+            || change(scores, rules, scale, first, Columns::There),
+        ),
+    }
+}
+
+fn change<'k>(
+    scores: &WarpTile<'k>,
+    rules: &[[Rules<'k>; 2]],
+    scale: Val<'k, f32>,
+    first: Val<'k, u32>,
+    how: Columns,
 ) {
     let (_, cols) = scores.shape();
     let first = (first + Accumulator::col(&first.kernel())).cast::<i32>();
@@ -77,6 +115,7 @@ pub(in crate::attention) fn modify<'k>(
                 first,
                 float,
                 offset: 8 * n as u32 + next,
+                how,
             };
             let [a, b, c, d] = block.get();
             block.set([
@@ -103,6 +142,7 @@ pub(in crate::attention) fn modify_row<'k>(
             first,
             float,
             offset: at as u32,
+            how: Columns::Any,
         };
         *score = rules.apply(*score * scale, &key);
     }
@@ -116,10 +156,7 @@ impl Scoring {
             let used = tables.iter().any(|table: &Table| table.name() == name);
             buffer(if used { name } else { other })
         };
-        let strides = tables.iter().find_map(|table| match table {
-            Table::Pairs(mask) => Some(mask.strides),
-            _ => None,
-        });
+        let strides = self.pairs().map(|mask| mask.strides);
         let [pairs_sequence, pairs_head, pairs_row] = strides.unwrap_or_default();
         ScoreArgs {
             slopes: one("slopes"),

@@ -9,7 +9,7 @@ use crate::attention::mask::{KeyRange, hide_masked};
 use crate::attention::panels::{PANEL, Rows};
 use crate::attention::params::Element;
 use crate::attention::problem::{Output, Weights};
-use crate::attention::score::{Rules, ScoreRow, Scores, modify};
+use crate::attention::score::{Rules, ScoreRow, Scores, modify, modify_whole};
 use crate::attention::softmax::{Raised, Softmax, scale_rows};
 use heist_builder::{
     Accumulator, Bool, Global, Kernel, On, Ptr, Val, Var, WarpTile, WgmmaLeft, WgmmaOperand,
@@ -191,6 +191,7 @@ impl<'k, T: Element> Work<'k, T> {
         let first = (masked || self.rules.is_some()).then(first);
         let first = first.map(|first| self.part.map_or(first, |part| first + part));
         if let (Some(first), Some(rules)) = (first, &self.rules) {
+            let modify = if masked { modify } else { modify_whole };
             modify(scores, rules, self.scale, first);
         }
         if let (Some(first), true) = (first, masked) {

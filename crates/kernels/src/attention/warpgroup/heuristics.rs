@@ -8,6 +8,7 @@ use crate::attention::kernel::heads_at_once;
 use crate::attention::order::HeaviestFirst;
 use crate::attention::panels::PANEL;
 use crate::attention::problem::{Mask, MaskKind, Problem, Weights};
+use crate::attention::score::PairElement;
 use crate::attention::softmax::MOST_KEYS;
 use crate::family::Target;
 use heist_launch::Dim3;
@@ -23,9 +24,12 @@ pub fn warpgroup_shape(problem: &Problem, target: Target) -> WarpgroupShape {
     let split = problem.weights == Weights::Split;
     // Changes of scores take registers of their own.
     let mods = problem.scoring.mods.len();
+    // Numbers in f32 come two at a time as 8 bytes.
+    let pairs = problem.scoring.pairs().map(|mask| mask.element);
+    let wide = pairs == Some(PairElement::F32);
     let (groups, keys) = match (problem.head_dim, queries) {
         // With 128 keys registers have no room for levels that sums raise: 3 to 5 in a hundred behind.
-        (..=64, 2048..) if mods < 2 => (3, 96),
+        (..=64, 2048..) if mods < 2 && !wide => (3, 96),
         (65..=112, 2048..) if !split && mods == 0 => (3, 96),
         (..=128, _) => (2, if mods < 2 { 128 } else { 96 }),
         _ if problem.value_dim() < problem.head_dim => (2, keys_with_room(problem, target)),
