@@ -6,7 +6,7 @@
 //! ```
 //!
 //! Sets are `decode` (20 shapes with what is chosen), `deal` (some of them with other
-//! shares and stages), `ways` (some of them and others at random with every plausible plan), `step` (some of them dealt to other numbers of blocks), `any` (others at random with what is chosen), `neighbours` (one key head a tile, two and four), `tall` (8-bit keys under 32 rows and more), `stages` (how much is on its way), `paged` (pages beside whole sequences), `tiny` (keys and values of 8 bits, whole and in pages), `spec` (2 to 16 queries, with weights rounded and split), `latent` (keys and values that are one row), `short` (128 to 1024 tokens), `brief` (others at random), `either` (drawn near the border between warpgroups and the ladder, with both), `narrow` (heads of 128, blocks of other sizes), `few` (fewer tiles than multiprocessors), `long` (2k to 8k), `one`
+//! shares and stages), `ways` (some of them and others at random with every plausible plan), `step` (some of them dealt to other numbers of blocks), `any` (others at random with what is chosen), `neighbours` (one key head a tile, two and four), `tall` (8-bit keys under 32 rows and more), `stages` (how much is on its way), `paged` (pages beside whole sequences), `tiny` (keys and values of 8 bits, whole and in pages), `spec` (2 to 16 queries, with weights rounded and split), `latent` (keys and values that are one row), `rounds` (the same with 128 heads, in batches of many sizes), `short` (128 to 1024 tokens), `brief` (others at random), `either` (drawn near the border between warpgroups and the ladder, with both), `narrow` (heads of 128, blocks of other sizes), `few` (fewer tiles than multiprocessors), `long` (2k to 8k), `one`
 //! (one sequence of 512 tokens), `backward` (gradients, for `bench/kernels/backward.py`), `cut` (gradients of few tiles, in several numbers of parts, and of heads of other sizes), `grid` (small ones with every head size, to be compared with f64) and `packed` (ten skewed batches, for `bench/kernels/packed.py`).
 
 use heist_builder::Arch;
@@ -894,8 +894,10 @@ fn cut_sets() -> Vec<Set> {
         plans.push(("deterministic".to_owned(), fixed));
         for parts in [1, 2, 3, 4, 5, 6, 8, 12, 16] {
             if parts == 1 || tiles * parts <= 4 * H200.sms {
-                let plan = backward_in_parts(&float, parts, None, H200);
-                plans.push((format!("{parts} parts"), plan));
+                for (mark, sums) in [("", Sums::Float), ("deterministic, ", Sums::Fixed)] {
+                    let plan = backward_in_parts(&asked(sums), parts, None, H200);
+                    plans.push((format!("{mark}{parts} parts"), plan));
+                }
             }
         }
         if dim % 64 != 0 {
@@ -1207,6 +1209,22 @@ fn sets(name: &str) -> Vec<Set> {
             (32, 128, 2, 8192),
         ]
         .map(|(batch, heads, queries, keys)| latent(batch, heads, queries, keys))
+        .into(),
+        "rounds" => [
+            (16, 1, 8192),
+            (24, 1, 16384),
+            (40, 1, 4096),
+            (64, 1, 8192),
+            (96, 1, 2048),
+            (100, 1, 4096),
+            (200, 1, 2048),
+            (300, 1, 1000),
+            (20, 2, 8192),
+            (48, 2, 4096),
+            (128, 2, 2048),
+            (50, 3, 3000),
+        ]
+        .map(|(batch, queries, keys)| latent(batch, 128, queries, keys))
         .into(),
         "spec" => [(2, 8), (4, 8), (8, 8), (16, 8), (4, 4)]
             .map(|(queries, kv_heads)| speculative(queries, kv_heads))

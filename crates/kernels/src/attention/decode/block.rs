@@ -405,7 +405,7 @@ pub(super) fn clear_values<'k>(
 
 impl DecodeShape {
     /// Whether copies look their pages up, which all threads of a warp do.
-    fn looks_up(&self) -> bool {
+    pub(super) fn looks_up(&self) -> bool {
         matches!(self.storage, Storage::Paged(_))
     }
 

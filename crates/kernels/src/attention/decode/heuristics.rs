@@ -18,6 +18,7 @@
 //! * **Shares**: see [`decode_grid`].
 
 use super::combine::{TOGETHER, fours};
+use super::phase;
 use super::shape::{Appended, Appender, Combine, DecodeShape, Grid, Storage};
 use crate::attention::cache::Cache;
 use crate::attention::problem::{Lengths, Mask, Problem};
@@ -142,10 +143,18 @@ pub fn decode_shape(problem: &Problem, target: Target) -> DecodeShape {
         Cache::Latent => 4,
         Cache::Same | Cache::E4m3 => 3,
     };
-    DecodeShape {
+    let shape = DecodeShape {
         stages: stages.min(most),
         ..shape
-    }
+    };
+    let rounds = match (shape.cache, target.sms) {
+        (Cache::Latent, sms @ 1..) => {
+            let usual = in_step(most_tiles(problem, &shape), sms);
+            phase::rounds(problem, &shape, usual, sms)
+        }
+        _ => 1,
+    };
+    DecodeShape { rounds, ..shape }
 }
 
 /// Keys of a stage: as many bytes, whatever a key has, and no more than a warp has registers for.
@@ -183,14 +192,24 @@ fn equal_tiles(problem: &Problem, shape: &DecodeShape) -> Option<(u64, u64)> {
     else {
         return None;
     };
-    let rows = problem.heads / problem.kv_heads * queries;
-    let each = problem.kv_heads / shape.heads * rows.div_ceil(shape.head_rows());
+    let each = problem.kv_heads / shape.heads * sequence_tiles(problem, shape, queries);
     let tiles = u64::from(batch) * u64::from(each);
-    let seen = match problem.mask {
+    let seen = seen_keys(problem, [queries, keys]);
+    Some((tiles, u64::from(seen.div_ceil(shape.keys).max(1))))
+}
+
+/// Tiles of each key head of a sequence of so many queries.
+pub(super) fn sequence_tiles(problem: &Problem, shape: &DecodeShape, queries: u32) -> u32 {
+    let rows = problem.heads / problem.kv_heads * queries;
+    rows.div_ceil(shape.head_rows())
+}
+
+/// Keys that some query of such a sequence sees.
+pub(super) fn seen_keys(problem: &Problem, [queries, keys]: [u32; 2]) -> u32 {
+    match problem.mask {
         Mask::Full | Mask::Causal => keys,
         Mask::Window { left, .. } => keys.min(left.saturating_add(queries)),
-    };
-    Some((tiles, u64::from(seen.div_ceil(shape.keys).max(1))))
+    }
 }
 
 /// Whether every share is of whole tiles, so that nobody has to combine parts of one.
@@ -220,8 +239,12 @@ pub fn decode_grid(problem: &Problem, shape: &DecodeShape, target: Target) -> Gr
     };
     let Some((tiles, blocks)) = equal_tiles(problem, shape) else {
         let tiles = most_tiles(problem, shape).max(1);
+        let usual = in_step(tiles, sms);
         let dealt = Grid {
-            blocks: in_step(tiles, sms),
+            blocks: match shape.cache {
+                Cache::Latent => phase::blocks(problem, shape, usual, sms),
+                Cache::Same | Cache::E4m3 => usual,
+            },
             ..dealt
         };
         // Those that a tile has where lengths are alike, and where one sequence has all the keys.

@@ -22,6 +22,7 @@ mod combine;
 mod heuristics;
 mod latent;
 mod merge;
+mod phase;
 mod rows;
 mod shape;
 mod tiny;

@@ -208,10 +208,13 @@ impl DecodeShape {
 
     /// Whether a warp keeps the queries of its first 16 rows in registers, and does not load them for each stage. Warps that have 32 of 64 rows, and
     /// 32 keys of a stage, have no registers for them: those kernels spilled, and were 3 to 5 in a hundred slower than without. Nor do those of 32 rows
-    /// whose weights have two terms.
+    /// whose weights have two terms, nor those of 64 rows that have 16 of them and 64 keys of a stage (up to 36 bytes spilled; 3 to 5 in a hundred
+    /// faster without), nor in pages those whose rows are several queries (up to 20 bytes).
     pub(super) fn keeps_queries(&self, scoring: &Scoring) -> bool {
         let more = self.down > 1 || self.weights == Weights::Split;
-        let full = self.row_blocks > 1 && self.head_dim > 64 && more;
+        let long = self.head_rows() > 32 && self.cols() > 32;
+        let several = self.looks_up() && !self.one_query && self.head_rows() > 16;
+        let full = (self.row_blocks > 1 && more || long || several) && self.head_dim > 64;
         self.head_dim <= 128 && !full && !self.crowded(scoring)
     }
 

@@ -38,6 +38,9 @@ struct First<'k> {
     total: Val<'k, u32>,
 }
 
+/// How many times 32 sequences are read together.
+const AT_ONCE: u32 = 4;
+
 /// A sequence: where its rows are, and how many.
 #[derive(Clone, Copy)]
 pub(super) struct Sequence<'k> {
@@ -294,7 +297,7 @@ impl<'a, 'k> Work<'a, 'k> {
         let before = [k.var(0u32), k.var(0u32)];
         let (number, base, tiles) = (k.var(0u32), k.var(0u32), k.var(0u32));
         let found = k.var(false);
-        work.each_32(0, |own, of_lane| {
+        let search = |own: [Val<'k, u32>; 2], of_lane: Val<'k, u32>| {
             let [unit_ends, tile_ends] = [0, 1].map(|at| before[at].get() + up_to_lane(own[at]));
             let past = tile_ends.gt(tile).ballot();
             k.if_(past.ne(0) & !found.get(), || {
@@ -307,7 +310,10 @@ impl<'a, 'k> Work<'a, 'k> {
             for (before, ends) in before.iter().zip([unit_ends, tile_ends]) {
                 before.set(ends.shuffle_from(31));
             }
-        });
+        };
+        // Most launches have no more than the first ones.
+        search(work.of_lane(k.lane()), k.lane());
+        work.each_32(32, search);
         work.total = before[0].get();
         let at = TileAt {
             is_there: found.get(),
@@ -442,13 +448,29 @@ impl<'a, 'k> Work<'a, 'k> {
         own.map(Var::get)
     }
 
+    /// The same without a branch, behind which a load waits for the ones before it: the last sequence is read for those that there are not.
+    fn of_lane_at_once(&self, number: Val<'k, u32>) -> [Val<'k, u32>; 2] {
+        let (args, sequences) = (&self.args, self.sequences());
+        let sequence = self.sequence(number.min(sequences - 1));
+        let tiles = args.kv_heads * sequence.tiles;
+        let there = number.lt(sequences);
+        [tiles * sequence.blocks, tiles].map(|own| there.select(own, 0))
+    }
+
     /// Calls `body` with the units and the tiles of 32 sequences at a time from one on, one to a lane, and the
-    /// number of this lane's.
+    /// number of this lane's. The lengths of [`AT_ONCE`] times as many are asked for together.
     fn each_32(&self, from: u32, body: impl Fn([Val<'k, u32>; 2], Val<'k, u32>)) {
         let k = self.k;
-        k.for_step(from, self.sequences(), 32u32, |first| {
-            let number = first + k.lane();
-            body(self.of_lane(number), number);
+        k.for_step(from, self.sequences(), 32 * AT_ONCE, |first| {
+            let all: Vec<_> = (0..AT_ONCE)
+                .map(|at| {
+                    let number = first + 32 * at + k.lane();
+                    (self.of_lane_at_once(number), number)
+                })
+                .collect();
+            for (own, number) in all {
+                body(own, number);
+            }
         });
     }
 
