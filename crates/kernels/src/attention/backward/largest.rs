@@ -9,7 +9,7 @@ use crate::attention::params::Element;
 use crate::attention::problem::Dtype;
 use crate::overlap::overlap;
 use heist_builder::{
-    Arch, BuildError, BuiltKernel, Feature, Global, Kernel, KernelSpec, On, Ptr, Val, bf16,
+    Arch, BuildError, BuiltKernel, Feature, Global, Kernel, KernelSpec, On, Ptr, Val, Var, bf16,
     block_reduce, f16, kernel_params,
 };
 
@@ -69,8 +69,8 @@ fn head<'k, T: Element>(k: &Kernel<'k>, args: &LargestArgs<On<'k>>, dim: u32) {
     let (head, sequence) = (k.block().x, k.block().y);
     let first = sequence.mul_wide(args.k_batch) + head.mul_wide(args.k_head);
     let number = (sequence * k.grid_dim().x + head) * MOST_PARTS + k.block().z;
-    for (at, from) in [args.k, args.v].into_iter().enumerate() {
-        let bits = largest_bits(k, args, from.at(first), dim);
+    let both = largest_bits(k, args, [args.k, args.v].map(|from| from.at(first)), dim);
+    for (at, bits) in both.into_iter().enumerate() {
         let bits = block_reduce(bits, 0, Val::max);
         k.one_thread(|| {
             let largest: Val<'k, T> = bits.cast::<u16>().bitcast();
@@ -81,15 +81,16 @@ fn head<'k, T: Element>(k: &Kernel<'k>, args: &LargestArgs<On<'k>>, dim: u32) {
     }
 }
 
-/// The bits of halves without their signs are ordered as their sizes, NaNs last.
+/// The bits of halves without their signs are ordered as their sizes, NaNs last. Keys and values are asked for together: of short sequences this is
+/// one wait for memory.
 fn largest_bits<'k>(
     k: &Kernel<'k>,
     args: &LargestArgs<On<'k>>,
-    from: Ptr<'k, Global, u16>,
+    from: [Ptr<'k, Global, u16>; 2],
     dim: u32,
-) -> Val<'k, u32> {
+) -> [Val<'k, u32>; 2] {
     let chunks = dim / 8;
-    let largest = k.var(0u32);
+    let largest = [k.var(0u32), k.var(0u32)];
     let step = THREADS / chunks;
     let (row, chunk) = (k.thread_index() / chunks, k.thread_index() % chunks);
     k.if_(row.lt(step), || {
@@ -98,12 +99,17 @@ fn largest_bits<'k>(
         let own = (args.rows.max(row) - row + apart - 1) / apart;
         k.for_unrolled::<4>(0u32, own, |trip| {
             let row = trip.mul_add(apart, row);
-            let at = from.at(row.mul_wide(args.k_row)).at(chunk * 8);
-            for word in at.cast::<u32>().load_vec::<4>() {
-                let halves = (word & 0x7FFF).max((word >> 16) & 0x7FFF);
-                largest.update(|largest| largest.max(halves));
+            let words = from.map(|from| {
+                let at = from.at(row.mul_wide(args.k_row)).at(chunk * 8);
+                at.cast::<u32>().load_vec::<4>()
+            });
+            for (largest, words) in largest.iter().zip(words) {
+                for word in words {
+                    let halves = (word & 0x7FFF).max((word >> 16) & 0x7FFF);
+                    largest.update(|largest| largest.max(halves));
+                }
             }
         });
     });
-    largest.get()
+    largest.map(Var::get)
 }

@@ -1,7 +1,7 @@
 //! The problem and its cost.
 
 use crate::attention::cache::Cache;
-use crate::attention::problem::{Output, Problem};
+use crate::attention::problem::{Mask, Output, Problem};
 use crate::{KernelError, Work};
 use std::fmt;
 
@@ -87,6 +87,24 @@ impl Backward {
             ));
         }
         Ok(())
+    }
+
+    /// The same, in f32 where the order of additions does not matter: the gradient of a query starts as zero, and two numbers are added to it at the
+    /// most, one for each tile of `width` keys that it sees. (Tiles of which its row sees nothing add zeros.)
+    pub(super) fn in_cheapest_sums(&self, width: u32) -> Backward {
+        let attention = &self.attention;
+        let two_tiles = match attention.mask {
+            Mask::Window { left, right } => left.saturating_add(right) <= width,
+            Mask::Full | Mask::Causal => false,
+        };
+        let sums = match two_tiles || attention.longest().1 <= 2 * width {
+            true => Sums::Float,
+            false => self.sums,
+        };
+        Backward {
+            sums,
+            ..self.clone()
+        }
     }
 
     /// Five products where the forward kernel has two, and the bytes of queries, keys,

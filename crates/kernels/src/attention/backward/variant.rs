@@ -406,6 +406,8 @@ pub fn backward_in_parts(
     target: Target,
 ) -> Result<LaunchPlan, KernelError> {
     let parts = parts.max(1);
+    let asked = problem;
+    let problem = &asked.in_cheapest_sums(warpgroup::KEYS);
     let attention = &problem.attention;
     let shape = WarpgroupShape {
         cut: parts > 1,
@@ -420,6 +422,7 @@ pub fn backward_in_parts(
     tiles.y *= parts;
     let tiles = kernel.plan_for(tiles, resident)?;
     let mut plan = common.plan(Wgmma.name(), Wgmma.name());
+    plan.name = format!("attention backward {asked}: {}", Wgmma.name());
     if parts > 1 {
         let elements = elements(attention.head_dim) as usize;
         let f32 = ElementType::F32;
