@@ -386,6 +386,57 @@ fn what_models_add_does_not_spill() {
     assert!(wrong.is_empty(), "{wrong:#?}");
 }
 
+/// What a schedule takes beside the tiles: a policy that is interpreted, or the blocks of a window that are found for each tile of a strip.
+#[test]
+fn what_a_schedule_takes_does_not_spill() {
+    let Some(ptxas) = Ptxas::find_or_say_skipped() else {
+        return;
+    };
+    let window = Mask::Window { left: 99, right: 0 };
+    let mut cases = Vec::new();
+    let mut push = |arch: Arch, told: &str, problem: Problem| {
+        let variant = if arch == Arch::SM_90A {
+            "wgmma"
+        } else {
+            "tcgen05"
+        };
+        let schedule: Schedule = told.parse().expect("a schedule");
+        cases.push((arch, variant, schedule, problem));
+    };
+    let late = "ticket late loaded: greedy hilbert";
+    let early = "ticket early loaded: greedy";
+    push(Arch::SM_90A, late, Problem::new(4, 16, 128, 128));
+    let packed = Problem::ragged(vec![(900, 900), (17, 17), (3000, 3000)], 16, 64);
+    push(Arch::SM_90A, early, packed);
+    let mut hidden = Problem::new(4, 8, 512, 128);
+    hidden.mask = window;
+    push(Arch::SM_90A, "ticket late loaded: greedy", hidden);
+    let mut strips = Problem::new(4, 32, 1024, 64);
+    (strips.mask, strips.output) = (window, Output::F32);
+    push(Arch::SM_90A, "ticket late hilbert", strips);
+    let mut changed = Problem::new(4, 8, 4096, 128);
+    (changed.mask, changed.scoring.mods) = (window, vec![documents()]);
+    push(Arch::SM_90A, early, changed);
+    let mut changed = Problem::new(4, 8, 128, 128);
+    changed.scoring.mods = vec![alibi()];
+    push(Arch::SM_100A, late, changed);
+    let mut changed = Problem::new(4, 32, 4096, 96);
+    (changed.mask, changed.scoring.mods) = (Mask::Causal, vec![documents()]);
+    push(Arch::SM_100A, "clc early greedy", changed);
+    let wrong = parallel(&cases, |(arch, variant, schedule, problem)| {
+        let target = Target {
+            arch: *arch,
+            sms: 132,
+        };
+        let variant = FAMILY.choose(Some(variant), problem, target);
+        let plan = variant.and_then(|variant| variant.plan(problem, Some(schedule), target));
+        let plan = plan.unwrap_or_else(|error| panic!("{problem}, {schedule}: {error}"));
+        spills_and_complaints(&ptxas, &plan, *arch)
+    });
+    let wrong = wrong.concat();
+    assert!(wrong.is_empty(), "{wrong:#?}");
+}
+
 /// Decoding and its combining kernel: tiles of every size on every architecture with
 /// tensor copies.
 #[test]
@@ -444,6 +495,14 @@ fn decoding_does_not_spill() {
         let mut problem = Problem::ragged(vec![(1, 5000); 80], 16, 64);
         (problem.kv_heads, problem.cache) = (4, Cache::E4m3);
         (problem.page_size, problem.dtype) = (page_size, Dtype::Bf16);
+        let arch = Arch::SM_90A;
+        cases.push((problem, Target { arch, sms: 132 }));
+    }
+    // 64 rows, of which a warp has 16 and 64 keys of a stage.
+    for page_size in [None, Some(16)] {
+        let mut problem = Problem::ragged(vec![(1, 12_288); 16], 64, 128);
+        (problem.kv_heads, problem.page_size) = (1, page_size);
+        problem.dtype = Dtype::Bf16;
         let arch = Arch::SM_90A;
         cases.push((problem, Target { arch, sms: 132 }));
     }

@@ -60,6 +60,11 @@ pub(super) fn blocks_that_see(
 }
 
 impl<'k> Reach<'k> {
+    /// The same of a tile whose first key is kept elsewhere.
+    pub(super) fn from(self, first_key: Val<'k, u32>) -> Self {
+        Reach { first_key, ..self }
+    }
+
     pub(super) fn new(
         first_key: Val<'k, u32>,
         width: u32,

@@ -82,6 +82,7 @@ pub(super) fn build(
 }
 
 /// Where a tile is.
+#[derive(Clone, Copy)]
 struct KeyTile<'k> {
     reach: Reach<'k>,
     /// The first element of the tile's keys.
@@ -154,6 +155,40 @@ impl<'k> KeyTile<'k> {
     }
 }
 
+/// Where the rows of a tile are, in shared memory: registers are dear while queries are gone through.
+struct SetAside<'k> {
+    places: SharedArray<'k, u64>,
+    numbers: SharedArray<'k, u32>,
+}
+
+impl<'k> SetAside<'k> {
+    /// Puts it there. A barrier must follow before it is taken, and one after that before the next tile's.
+    fn new(k: &Kernel<'k>, place: &KeyTile<'k>) -> Self {
+        let aside = SetAside {
+            places: k.shared("places", 2),
+            numbers: k.shared("numbers", 2),
+        };
+        k.one_thread(|| {
+            aside.places.at(0).store(place.keys);
+            aside.places.at(1).store(place.queries);
+            aside.numbers.at(0).store(place.row_number);
+            aside.numbers.at(1).store(place.reach.first_key);
+        });
+        aside
+    }
+
+    /// Takes it back, for a moment.
+    fn take(&self, place: KeyTile<'k>) -> KeyTile<'k> {
+        KeyTile {
+            keys: self.places.at(0).load(),
+            queries: self.places.at(1).load(),
+            row_number: self.numbers.at(0).load(),
+            reach: place.reach.from(self.numbers.at(1).load()),
+            ..place
+        }
+    }
+}
+
 /// A block of queries: of which head, and from which row on.
 #[derive(Clone, Copy)]
 struct QueryBlock<'k> {
@@ -182,6 +217,7 @@ fn emit<'k, T: Element>(
             }
         });
         let blocks = reach.blocks(height);
+        let aside = SetAside::new(k, &place);
         let block = |index: Val<'k, u32>| {
             let head = index / blocks.count;
             QueryBlock {
@@ -199,9 +235,11 @@ fn emit<'k, T: Element>(
         let work = Work::new(k, args, shape, &keys, &values);
         pipeline.run(
             args.group * blocks.count,
-            |index, to| copy(k, args, &shape, &place, block(index), to),
+            |index, to| copy(k, args, &shape, &aside.take(place), block(index), to),
             |index, (queries, d_out, rows)| {
                 let block = block(index);
+                let place = aside.take(place);
+                let reach = place.reach;
                 let scores = work.score(&queries);
                 if let Some(element) = shape.pairs {
                     let pairs = place.pairs(args, element, block.head);
@@ -224,6 +262,8 @@ fn emit<'k, T: Element>(
             },
         );
         k.comment("store");
+        let place = aside.take(place);
+        let reach = place.reach;
         let inside = reach.keys - reach.first_key;
         let scale = args.scale;
         let to = |to: Ptr<'k, Global, u16>| (to.cast::<T>().at(place.keys), args.k_row);
@@ -389,9 +429,13 @@ impl<'k, T: Element> Work<'k, T> {
                 block.set([a * p, b * q, c * r, d * s]);
             }
         }
-        d_scores.each_pair(|row, col, [a, b]| {
-            let to = self.stage.at(self.row + row, col).cast::<T::Pair>();
-            to.store(Val::pack_as::<T>(a, b));
+        // One address a row, with offsets: the assembler keeps one for each pair else, and spills.
+        d_scores.each_row(|row, col, pairs| {
+            let to = self.stage.at(self.row + row, col);
+            for (n, [a, b]) in pairs.iter().enumerate() {
+                let pair = Val::pack_as::<T>(*a, *b);
+                to.at(8 * n).cast::<T::Pair>().store(pair);
+            }
         });
         d_scores
     }

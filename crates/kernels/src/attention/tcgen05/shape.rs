@@ -4,6 +4,7 @@ use crate::KernelError;
 use crate::attention::panels::{PANEL, Panels};
 use crate::attention::problem::{Layout, MaskKind, Output, Problem, Weights};
 use heist_builder::Arch;
+use heist_sched::{Policy, Schedule};
 use std::fmt;
 
 /// Query rows of a tile: one for each lane of tensor memory.
@@ -46,7 +47,8 @@ pub struct TensorShape {
 
 impl TensorShape {
     /// The shape that suits a problem: blocks of 128 keys where tensor memory has room for two of
-    /// them beside the results, else of 64; as many stages as shared memory has room for.
+    /// them beside the results, else of 64; as many stages as shared memory has room for. Changed scores have blocks of 64: a thread has a
+    /// row's scores in registers, and what is loaded for each of 128 was spilled; so was where a window's blocks of packed sequences are.
     pub fn suited(problem: &Problem, arch: Arch) -> TensorShape {
         let shape = |keys, stages| TensorShape {
             head_dim: problem.head_dim,
@@ -58,13 +60,25 @@ impl TensorShape {
             weights: problem.weights,
             output: problem.output,
         };
-        let keys = match shape(128, 2).columns() <= COLUMNS {
+        let room_for_two = shape(128, 2).columns() <= COLUMNS;
+        let window = problem.is_ragged() && problem.mask.kind() == MaskKind::Window;
+        let keys = match room_for_two && problem.scoring.mods.is_empty() && !window {
             true => 128,
             false => 64,
         };
         let fits = |stages: &u32| shape(keys, *stages).shared_bytes() <= room(arch);
         let stages = (2..=4).rev().find(fits).unwrap_or(2);
         shape(keys, stages)
+    }
+
+    /// The same under a schedule: where a policy is interpreted, registers live from tile to tile that blocks of 128 keys do not leave.
+    #[must_use]
+    pub fn under(self, schedule: &Schedule) -> TensorShape {
+        let keys = match schedule.policy.loaded() {
+            Some(_) => 64,
+            None => self.keys,
+        };
+        TensorShape { keys, ..self }
     }
 
     pub(super) fn panels(&self) -> Panels {

@@ -113,8 +113,9 @@ impl Variant for Tcgen05 {
         target: Target,
     ) -> Result<LaunchPlan, KernelError> {
         let own = tensor_schedule(problem, target);
-        let shape = TensorShape::suited(problem, target.arch);
-        tensor_plan(problem, shape, given.unwrap_or(&own), target)
+        let schedule = given.unwrap_or(&own);
+        let shape = TensorShape::suited(problem, target.arch).under(schedule);
+        tensor_plan(problem, shape, schedule, target)
     }
 }
 

@@ -55,6 +55,7 @@ pub fn warpgroup_shape(problem: &Problem, target: Target) -> WarpgroupShape {
         strip: strip(problem, 64 * groups, keys, target),
         stay: None,
         pausing: false,
+        interprets: false,
         turns: false,
         lazy: false,
         mask: problem.mask.kind(),

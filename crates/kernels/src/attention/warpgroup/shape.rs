@@ -5,6 +5,7 @@ use crate::attention::panels::{PANEL, Panels};
 use crate::attention::score::Scoring;
 use crate::attention::softmax::MOST_KEYS;
 use crate::attention::{Layout, MaskKind, Output, Weights};
+use heist_sched::{Policy, Schedule};
 use std::fmt;
 
 /// Query rows of a warpgroup.
@@ -40,6 +41,8 @@ pub struct WarpgroupShape {
     pub stay: Option<Stay>,
     /// A tile can be left half done between blocks of keys, for a schedule that pauses.
     pub pausing: bool,
+    /// The policy is interpreted beside the tiles, by the warpgroup that copies: it keeps registers for that.
+    pub interprets: bool,
     /// Two warpgroups take turns to ask for products, so that the softmax of one
     /// falls into the products of the other.
     pub turns: bool,
@@ -101,19 +104,57 @@ impl WarpgroupShape {
         }
     }
 
-    /// The same for a schedule that pauses: tile by tile. Three warpgroups with weights in two terms have fewer keys a block, since the
-    /// thread that copies leaves them fewer registers.
+    /// The same for a schedule that pauses: tile by tile.
     #[must_use]
     pub fn paused(self) -> WarpgroupShape {
-        let crowded = self.groups == 3 && self.weights == Weights::Split;
-        WarpgroupShape {
+        let shape = WarpgroupShape {
             strip: 1,
             pausing: true,
-            keys: if crowded {
-                self.keys.min(80)
-            } else {
-                self.keys
+            ..self
+        };
+        shape.with_less_room()
+    }
+
+    /// The same for a schedule that is given: it hands out tiles, may have them left half done, and may be interpreted.
+    #[must_use]
+    pub fn under(self, schedule: &Schedule, scoring: &Scoring) -> WarpgroupShape {
+        let shape = self.scheduled();
+        let shape = match schedule.pausing {
+            true => shape.paused(),
+            false => shape,
+        };
+        if schedule.policy.loaded().is_none() {
+            return shape;
+        }
+        // An interpreter leaves no registers for the next tile of a strip, nor for a line of listed blocks, which a mask of blocks alone
+        // can't do without, nor for more keys whose scores are changed, whose weights have two terms, or of which a window hides some.
+        let shape = WarpgroupShape {
+            strip: 1,
+            interprets: true,
+            seen: shape.seen && scoring.blocks.is_some(),
+            keys: match scoring.mods.is_empty()
+                && shape.weights == Weights::Rounded
+                && shape.mask != MaskKind::Window
+            {
+                true => shape.keys,
+                false => shape.keys.min(64),
             },
+            ..shape
+        };
+        shape.with_less_room()
+    }
+
+    /// Where the thread that copies leaves warpgroups fewer registers, three of them have fewer keys a block for weights in two terms, and two whose
+    /// results are wide.
+    fn with_less_room(self) -> WarpgroupShape {
+        let most = match (self.weights, self.groups) {
+            (_, 3) if self.interprets => 80,
+            (Weights::Split, 3) => 80,
+            (Weights::Split, _) if self.interprets && self.value_dim > 192 => 48,
+            _ => self.keys,
+        };
+        WarpgroupShape {
+            keys: self.keys.min(most),
             ..self
         }
     }
@@ -271,11 +312,15 @@ impl WarpgroupShape {
     /// Registers of a thread.
     pub(in crate::attention) fn registers(&self) -> Registers {
         let even = 65536 / (self.threads() * self.resident()) / 8 * 8;
+        // Where a window's blocks begin is found for each tile of a strip.
+        let finds = self.prefix || self.seen || self.strip > 1 && self.mask == MaskKind::Window;
         let copying = match self.groups {
             // As many as leave the others what 40 would.
             3 if self.pausing => 56,
+            // With 48 an interpreter and what lives through it are spilled.
+            _ if self.interprets || self.pausing && self.seen => 56,
             3 => 32,
-            _ if self.prefix || self.pausing || self.seen => 40,
+            _ if self.pausing || finds => 40,
             _ => 24,
         };
         // The thread that copies leaves the others what it does not need.

@@ -21,7 +21,7 @@ use heist_builder::{Arch, BuildError, BuiltKernel, Feature, KernelSpec, With, bf
 use heist_launch::{
     Arg, Buffer, BufferRef, Dim3, ElementType, L2Promotion, Swizzle, TensorElement, TensorMap,
 };
-use heist_sched::{Schedule, TileSource, Tiled, TiledKernel};
+use heist_sched::{Policy, Schedule, TileSource, Tiled, TiledKernel};
 
 /// `wgmma` fed by the copy engine.
 pub(in crate::attention) struct Wgmma;
@@ -173,13 +173,8 @@ impl Variant for Wgmma {
         target: Target,
     ) -> Result<LaunchPlan, KernelError> {
         let own = warpgroup_schedule(problem, target);
-        let mut shape = warpgroup_shape(problem, target);
-        if given.is_some() {
-            shape = shape.scheduled();
-        }
-        if given.is_some_and(|given| given.pausing) {
-            shape = shape.paused();
-        }
+        let shape = warpgroup_shape(problem, target);
+        let shape = given.map_or(shape, |given| shape.under(given, &problem.scoring));
         warpgroup_plan(problem, shape, given.unwrap_or(&own), target)
     }
 }
@@ -209,6 +204,10 @@ pub fn warpgroup_plan(
     target: Target,
 ) -> Result<LaunchPlan, KernelError> {
     Wgmma.suits(problem, target).map_err(KernelError::unfit)?;
+    let shape = WarpgroupShape {
+        interprets: schedule.policy.loaded().is_some(),
+        ..shape
+    };
     shape.check()?;
     if shape.stay.is_some() && schedule.source != TileSource::Direct {
         return Err(KernelError::unfit(format!(
