@@ -269,7 +269,7 @@ impl Ops {
     }
 
     /// Plans the gradients of attention.
-    #[pyo3(signature = (batch, queries, keys, heads, kv_heads, dim, *, dtype, rows, packed=None, causal=false, window=None, scale=None, deterministic=false, pairs=None, views=None, policy=None))]
+    #[pyo3(signature = (batch, queries, keys, heads, kv_heads, dim, *, dtype, rows, packed=None, causal=false, window=None, scale=None, deterministic=false, softcap=None, pairs=None, views=None, policy=None))]
     #[expect(clippy::too_many_arguments, reason = "by keyword, from Python")]
     fn attention_backward(
         &self,
@@ -287,6 +287,7 @@ impl Ops {
         window: Option<(u32, u32)>,
         scale: Option<f32>,
         deterministic: bool,
+        softcap: Option<f32>,
         pairs: Option<(u8, [u32; 3])>,
         views: Option<[[u64; 3]; 3]>,
         policy: Option<&str>,
@@ -306,6 +307,7 @@ impl Ops {
                 views: views.map(views_of),
                 scale,
                 added: Added {
+                    softcap,
                     pairs: pairs.map(pair_mask).transpose()?,
                     ..Added::default()
                 },

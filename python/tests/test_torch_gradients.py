@@ -269,3 +269,46 @@ def test_compile():
     torch.compile(loss, fullgraph=True, backend="aot_eager")(*traced).backward()
     for a, b in zip(eager, traced):
         assert torch.equal(a.grad, b.grad)
+
+
+@pytest.mark.parametrize("softcap, sinks", [(1.0, False), (0.0, True), (2.0, True)])
+@pytest.mark.parametrize("window", [(-1, -1), (9, 0)], ids=str)
+def test_gradients_under_a_soft_cap_and_with_sinks(softcap, sinks, window):
+    q, k, v = (torch.randn(2, 40, heads, 32).to(torch.bfloat16).requires_grad_() for heads in (4, 2, 2))
+    own = torch.randn(4).requires_grad_() if sinks else None
+    exact = [t.detach().double().requires_grad_() for t in (q, k, v)]
+    exact_sinks = own.detach().double().requires_grad_() if sinks else None
+    out = ht.flash_attn_func(q, k, v, softmax_scale=0.3, causal=window == (-1, -1), window_size=window, softcap=softcap, sinks=own)
+    expected, _ = attention(
+        *(t.transpose(1, 2) for t in exact), causal=window == (-1, -1), window=window, scale=0.3, softcap=softcap, sinks=exact_sinks
+    )
+    expected = expected.transpose(1, 2)
+    close(out.detach(), expected.detach())
+    seed = torch.randn(out.shape).to(torch.bfloat16)
+    out.backward(seed)
+    expected.backward(seed.double())
+    for one, other in zip((q, k, v, own), (*exact, exact_sinks)):
+        if one is not None:
+            close(one.grad, other.grad)
+
+
+def test_gradients_of_packed_sequences_under_a_soft_cap_and_with_sinks():
+    lengths = [17, 0, 30]
+    q, k, v = (torch.randn(47, heads, 32).to(torch.bfloat16).requires_grad_() for heads in (4, 2, 2))
+    own = torch.randn(4).requires_grad_()
+    exact = [t.detach().double().requires_grad_() for t in (q, k, v)]
+    exact_sinks = own.detach().double().requires_grad_()
+    starts = torch.tensor([0, 17, 17, 47], dtype=torch.int32)
+    out = ht.flash_attn_varlen_func(q, k, v, starts, starts, 30, 30, causal=True, softcap=1.5, sinks=own)
+    parts = zip(*(t.split(lengths) for t in exact))
+    each = [
+        attention(*(t.transpose(0, 1)[None] for t in part), causal=True, softcap=1.5, sinks=exact_sinks)[0][0].transpose(0, 1)
+        for part in parts
+    ]
+    expected = torch.cat(each)
+    close(out.detach(), expected.detach())
+    seed = torch.randn(out.shape).to(torch.bfloat16)
+    out.backward(seed)
+    expected.backward(seed.double())
+    for one, other in zip((q, k, v, own), (*exact, exact_sinks)):
+        close(one.grad, other.grad)

@@ -255,6 +255,13 @@ impl<'k, S: StageSpec> BulkProducer<'_, 'k, S> {
             self.cursor.advance();
         }
     }
+
+    /// Waits until every stage has been consumed. More can be filled afterwards.
+    #[track_caller]
+    pub fn settle(&self) {
+        self.drain();
+        self.cursor.back_a_round();
+    }
 }
 
 impl<'k, S: StageSpec> BulkConsumer<'_, 'k, S> {

@@ -418,6 +418,12 @@ impl<'k> RingCursor<'k> {
             .set(self.parity.get() ^ ((next / self.count) & 1));
     }
 
+    /// Goes back by as many stages as there are.
+    #[track_caller]
+    pub(crate) fn back_a_round(&self) {
+        self.parity.set(self.parity.get() ^ 1);
+    }
+
     /// Goes to the next stage.
     #[track_caller]
     pub fn advance(&self) {

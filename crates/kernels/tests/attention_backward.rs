@@ -168,6 +168,57 @@ fn on_warpgroups() {
     assert!(taken > 24, "{taken}");
 }
 
+/// A cap that scores come near and ALiBi's slopes, with every mask, shared keys, packed sequences, whole numbers as sums, and tiles
+/// in parts.
+#[test]
+fn under_a_soft_cap_and_slopes() {
+    let device = common::device("sim:h200");
+    for (index, (queries, keys, dim)) in [
+        (70, 70, 64),
+        (130, 200, 128),
+        (33, 140, 80),
+        (257, 257, 64),
+        (5, 5, 128),
+    ]
+    .into_iter()
+    .enumerate()
+    {
+        let mut problem = match index {
+            4 => Problem::ragged(vec![(5, 5), (0, 7), (66, 70), (1, 130)], 2, dim),
+            _ => Problem::new(2, 2, queries, dim),
+        };
+        if index < 4 {
+            problem.lengths = Lengths::Same {
+                batch: 2,
+                queries,
+                keys,
+            };
+        }
+        (problem.kv_heads, problem.mask) = (1 + index as u32 % 2, MASKS[index % 3]);
+        problem.dtype = Dtype::ALL[index % 2];
+        // Scores are a few tenths: a cap of as much bends them.
+        let cap = softcap([0.5, 1.5][index % 2]);
+        problem.scale = Some(0.25);
+        problem.scoring.mods = match index {
+            0 | 3 | 4 => vec![cap],
+            _ => vec![alibi()],
+        };
+        let problem = Backward {
+            attention: problem,
+            sums: [Sums::Float, Sums::Fixed][index / 2 % 2],
+        };
+        for variant in ["tensor", "wgmma"] {
+            right(&problem, variant, &device);
+        }
+        judged(
+            in_parts(&problem, 3, device.1),
+            &problem,
+            "in parts",
+            &device.0,
+        );
+    }
+}
+
 /// Inputs that are the three of one projection, of sequences that are alike and of packed ones.
 #[test]
 fn of_views() {
@@ -492,6 +543,22 @@ fn few_spills_and_tensor_cores_where_they_belong() {
     }
     for (index, dim) in [80, 48, 128, 96, 64, 112, 32].into_iter().enumerate() {
         cases.push((Arch::SM_90A, ["cut", "wgmma"][index % 2], some(dim, index)));
+    }
+    let changes = [
+        ("wgmma", 64, vec![softcap(30.0)]),
+        ("wgmma", 128, vec![softcap(30.0)]),
+        ("cut", 96, vec![softcap(30.0)]),
+        ("tensor", 64, vec![softcap(30.0)]),
+        ("wgmma", 64, vec![alibi()]),
+        ("wgmma", 128, vec![alibi()]),
+        ("wgmma", 64, vec![softcap(30.0)]),
+        ("tensor", 128, vec![alibi()]),
+        ("wgmma", 128, vec![softcap(30.0)]),
+    ];
+    for (index, (variant, dim, mods)) in changes.into_iter().enumerate() {
+        let mut changed = some(dim, index);
+        changed.attention.scoring.mods = mods;
+        cases.push((Arch::SM_90A, variant, changed));
     }
     let codes = MachineCodes::default();
     let wrong = heist_oracle::parallel(&cases, |(arch, variant, problem)| {

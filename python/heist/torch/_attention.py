@@ -5,7 +5,7 @@ from __future__ import annotations
 import torch
 
 from ._device import DTYPES, PLANS, Launcher, UnsupportedError, aligned, device_of, one_device, ops_of, settle
-from ._gradient import GRADIENT, GRADIENT_PACKED, GRADIENT_PAIRED, HOW, QKV
+from ._gradient import GRADIENT, GRADIENT_PACKED, GRADIENT_PACKED_SCORED, GRADIENT_PAIRED, GRADIENT_SCORED, HOW, QKV
 from ._layout import (
     check, check_cache, check_lengths, check_starts, dense, empty, mostly_rows, odd_heads, of_four, of_one, same_heads, where_they_lie,
     window_of,
@@ -153,7 +153,7 @@ def _like_scored(q, k, v, slopes, sinks, softcap, *how):
     return _like_lse(q, k, v)
 
 
-attend_scored = define("attention_scored", f"{QKV}, {SCORES}, {HOW}", "(Tensor, Tensor)", _scored, _like_scored)
+attend_scored = define("attention_scored", f"{QKV}, {SCORES}, {HOW}", "(Tensor, Tensor)", _scored, _like_scored, GRADIENT_SCORED)
 
 
 def _masked(
@@ -326,7 +326,7 @@ def _like_packed_scored(q, k, v, q_starts, k_starts, slopes, sinks, *how):
 
 attend_packed_scored = define(
     "attention_packed_scored", f"{QKV}, Tensor q_starts, Tensor k_starts, {SCORES}, int most_queries, int most_keys, {HOW}",
-    "(Tensor, Tensor)", _packed_scored, _like_packed_scored,
+    "(Tensor, Tensor)", _packed_scored, _like_packed_scored, GRADIENT_PACKED_SCORED,
 )  # fmt: skip
 
 

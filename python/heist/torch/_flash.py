@@ -10,14 +10,14 @@ from ._attention import (
     attend, attend_flash, attend_latent, attend_lse, attend_masked, attend_packed, attend_packed_masked, attend_packed_scored, attend_paired,
     attend_paired_scored, attend_scored, attend_sdpa, counted,
 )  # fmt: skip
-from ._device import UnsupportedError, no_gradient, no_policy, tensors_only, wants_gradient
+from ._device import UnsupportedError, no_gradient, no_policy, no_tangent, tensors_only, wants_gradient
 from ._gradient import check_heads
 from ._layout import check, odd_heads, of_four, same_heads, scale_of, without_defaults
 from ._library import FAILED, Operation, call, is_compiling, raise_cause
 from ._masks import masks_of
 from ._modes import grad_enabled, prepared, unusual
 from ._pairs import of_batches, pairs_of
-from ._scores import scores_of
+from ._scores import Scores, scores_of
 
 _direct_sdpa, _direct_flash = attend_sdpa.direct, attend_flash.direct
 
@@ -122,6 +122,18 @@ def _train(what: str, operation: Operation, deterministic: bool, query: torch.Te
     return operation.train(query, *arguments, bool(deterministic) or torch.are_deterministic_algorithms_enabled())
 
 
+def _trains(what: str, policy: Any, scores: Scores, q: torch.Tensor, k: torch.Tensor, v: torch.Tensor, *tables: torch.Tensor | None) -> bool:
+    """Whether a call with changed scores wants a gradient; refuses what there is none of."""
+    if scores.slopes.numel():
+        no_gradient(f"{what}: alibi_slopes", q, k, v, *tables)
+    if not wants_gradient(q, k, v, *tables):
+        no_tangent(what, q, k, v, *tables)
+        return False
+    no_policy(what, policy)
+    check(what, q, k, v, 1, 2 if q.dim() == 4 else None)
+    return True
+
+
 def window(what: str, window_size: Any, causal: bool) -> tuple[bool, int, int]:
     """Whether a mask is causal, and how many keys before and after are seen; -1 is all."""
     if window_size == WHOLE:
@@ -170,7 +182,7 @@ def flash_attn_func(
     (out, log-sum-exp, None).
 
     ``softcap``, ``alibi_slopes`` and ``sinks``, one more score for each query head, of no key, change the
-    scores; with them there is no gradient yet, nor with the masks that follow. ``prefix_lens`` (int32, one for each sequence): so many
+    scores; with slopes there is no gradient yet, nor with the masks that follow. ``prefix_lens`` (int32, one for each sequence): so many
     first keys are seen by every query, whatever a causal mask or a window says. ``documents`` (int32, (batch, keys)
     or (keys,)): a query sees the keys of its own document alone, which is that of the key at its place. ``block_mask`` (bool, (batch or 1,
     heads or 1, blocks of queries, blocks of keys) or the last two): False hides a whole block of keys from a
@@ -236,10 +248,12 @@ def flash_attn_func(
             out, lse = call(attend_paired_scored, policy, q, k, v, pairs, *scores, *how)
         return (out.transpose(1, 2), lse, None) if return_attn_probs else out.transpose(1, 2)
     if masked is not None or scores is not None:
-        no_gradient(what, q, k, v, alibi_slopes, sinks)
         how = without_defaults(causal, left, right, factor)
         if masked is not None:
+            no_gradient(what, q, k, v, alibi_slopes, sinks)
             out, lse = call(attend_masked, policy, q, k, v, *masked.scores, *masked[1:6], *how)
+        elif _trains(what, policy, scores, q, k, v, alibi_slopes, sinks):
+            out, lse = _train(what, attend_scored, deterministic, q, k, v, *scores, causal, left, right, factor)
         else:
             out, lse = call(attend_scored, policy, q, k, v, *scores, *how)
         return (out.transpose(1, 2), lse, None) if return_attn_probs else out.transpose(1, 2)
@@ -320,8 +334,9 @@ def flash_attn_varlen_func(
     if masked is not None:
         no_gradient(what, q, k, v, alibi_slopes, sinks)
         out, lse = call(attend_packed_masked, policy, *given[:5], *masked.scores, *masked[1:6], *given[5:], *how)
+    elif scores is not None and _trains(what, policy, scores, q, k, v, alibi_slopes, sinks):
+        out, lse = _train(what, attend_packed_scored, deterministic, *given[:5], *scores, *given[5:], causal, left, right, factor)
     elif scores is not None:
-        no_gradient(what, q, k, v, alibi_slopes, sinks)
         out, lse = call(attend_packed_scored, policy, *given[:5], *scores, *given[5:], *how)
     elif wants_gradient(q, k, v):
         no_policy(what, policy)

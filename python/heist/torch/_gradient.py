@@ -51,12 +51,14 @@ def _key(what, *given):
 # --- Sequences that are all alike -------------------------------------------
 
 
-def _backward(d_out, q, k, v, out, lse, causal=False, left=-1, right=-1, scale=0.0, deterministic=False, policy="", pairs=None):
+def _backward(
+    d_out, q, k, v, out, lse, causal=False, left=-1, right=-1, scale=0.0, deterministic=False, policy="", pairs=None, softcap=0.0
+):
     """The gradients of query, key and value, (batch, heads, rows, elements)."""
-    key = _key("attention_backward", d_out, q, k, v, out, lse, pairs, causal, left, right, scale, deterministic, policy)
+    key = _key("attention_backward", d_out, q, k, v, out, lse, pairs, softcap, causal, left, right, scale, deterministic, policy)
     found = PLANS.get(key)
     if found is None:
-        found = PLANS[key] = _plan(d_out, q, k, v, out, lse, causal, left, right, scale, deterministic, policy, pairs)
+        found = PLANS[key] = _plan(d_out, q, k, v, out, lse, causal, left, right, scale, deterministic, policy, pairs, softcap)
     launcher, rows, keep = found
     gradients = [empty(tensor, rows) for tensor in (q, k, v)]
     if launcher is None:
@@ -71,7 +73,7 @@ def _backward(d_out, q, k, v, out, lse, causal=False, left=-1, right=-1, scale=0
     return tuple(gradients)
 
 
-def _plan(d_out, q, k, v, out, lse, causal, left, right, scale, deterministic, policy, pairs):
+def _plan(d_out, q, k, v, out, lse, causal, left, right, scale, deterministic, policy, pairs, softcap):
     what = "attention backward"
     check(what, q, k, v, 1, 2)
     _check_results(what, d_out, q, v, out, lse, q.shape[:3])
@@ -88,7 +90,7 @@ def _plan(d_out, q, k, v, out, lse, causal, left, right, scale, deterministic, p
         lambda views: ops_of(index).attention_backward(
             batch, queries, k.shape[2], heads, k.shape[1], dim, dtype=DTYPES[q.dtype], rows=rows, causal=causal,
             window=window_of(left, right), scale=scale or None, deterministic=deterministic, policy=policy or None,
-            pairs=None if mask is None else mask.how()["pairs"], views=views,
+            pairs=None if mask is None else mask.how()["pairs"], views=views, softcap=softcap or None,
         ),
     )  # fmt: skip
     keep += [fits(tensor, rows) for tensor in (out, d_out)]
@@ -129,24 +131,41 @@ differentiate_paired = define(
 )  # fmt: skip
 
 
+def _backward_scored(
+    d_out, q, k, v, out, lse, softcap, causal=False, left=-1, right=-1, scale=0.0, deterministic=False, policy=""
+):
+    return _backward(d_out, q, k, v, out, lse, causal, left, right, scale, deterministic, policy, softcap=softcap)
+
+
+def _like_scored(d_out, q, k, v, out, lse, softcap, *how):
+    return _like(d_out, q, k, v, out, lse)
+
+
+differentiate_scored = define(
+    "attention_scored_backward", f"Tensor grad, {QKV}, Tensor out, Tensor lse, float softcap, {HOW}, {_SWITCH}", _RESULTS, _backward_scored,
+    _like_scored,
+)  # fmt: skip
+
+
 # --- Packed sequences ---------------------------------------------------------
 
 
 def _backward_packed(
     d_out, q, k, v, out, lse, q_starts, k_starts, most_queries, most_keys, causal=False, left=-1, right=-1, scale=0.0,
-    deterministic=False, policy="",
+    deterministic=False, policy="", softcap=0.0,
 ):  # fmt: skip
     """The same for (rows of all sequences, heads, elements). Rows that are in no sequence
     have a gradient of zero."""
     key = _key(
         "attention_packed_backward", d_out, q, k, v, out, lse, q_starts, k_starts, most_queries, most_keys, causal, left,
-        right, scale, deterministic, policy,
+        right, scale, deterministic, policy, softcap,
     )  # fmt: skip
     found = PLANS.get(key)
     if found is None:
         found = PLANS[key] = _plan_packed(
-            d_out, q, k, v, out, lse, q_starts, k_starts, most_queries, most_keys, causal, left, right, scale, deterministic, policy
-        )
+            d_out, q, k, v, out, lse, q_starts, k_starts, most_queries, most_keys, causal, left, right, scale, deterministic, policy,
+            softcap,
+        )  # fmt: skip
     launcher, keep = found
     gradients = [torch.zeros_like(tensor, memory_format=torch.contiguous_format) for tensor in (q, k, v)]
     if launcher is not None:
@@ -157,7 +176,7 @@ def _backward_packed(
 
 
 def _plan_packed(
-    d_out, q, k, v, out, lse, q_starts, k_starts, most_queries, most_keys, causal, left, right, scale, deterministic, policy
+    d_out, q, k, v, out, lse, q_starts, k_starts, most_queries, most_keys, causal, left, right, scale, deterministic, policy, softcap
 ):
     what = "packed attention backward"
     check(what, q, k, v, 1, None)
@@ -172,7 +191,7 @@ def _plan_packed(
         lambda views: ops_of(index).attention_backward(
             sequences, min(most_queries, q.shape[0]), min(most_keys, k.shape[0]), q.shape[1], k.shape[1], q.shape[2],
             dtype=DTYPES[q.dtype], rows=True, packed=(q.shape[0], k.shape[0]), causal=causal, window=window_of(left, right),
-            scale=scale or None, deterministic=deterministic, policy=policy or None, views=views,
+            scale=scale or None, deterministic=deterministic, policy=policy or None, views=views, softcap=softcap or None,
         ),
     )  # fmt: skip
     named = (("query", q), ("key", k), ("value", v), ("out", out), ("grad", d_out))
@@ -194,6 +213,27 @@ differentiate_packed = define(
     f"Tensor grad, {QKV}, Tensor out, Tensor lse, Tensor q_starts, Tensor k_starts, int most_queries, int most_keys, "
     f"{HOW}, {_SWITCH}",
     _RESULTS, _backward_packed, _like_packed,
+)  # fmt: skip
+
+
+def _backward_packed_scored(
+    d_out, q, k, v, out, lse, q_starts, k_starts, softcap, most_queries, most_keys, causal=False, left=-1, right=-1, scale=0.0,
+    deterministic=False, policy="",
+):  # fmt: skip
+    return _backward_packed(
+        d_out, q, k, v, out, lse, q_starts, k_starts, most_queries, most_keys, causal, left, right, scale, deterministic, policy, softcap
+    )
+
+
+def _like_packed_scored(d_out, q, k, v, out, lse, q_starts, k_starts, softcap, *how):
+    return _like_packed(d_out, q, k, v, out, lse, q_starts, k_starts)
+
+
+differentiate_packed_scored = define(
+    "attention_packed_scored_backward",
+    f"Tensor grad, {QKV}, Tensor out, Tensor lse, Tensor q_starts, Tensor k_starts, float softcap, int most_queries, int most_keys, "
+    f"{HOW}, {_SWITCH}",
+    _RESULTS, _backward_packed_scored, _like_packed_scored,
 )  # fmt: skip
 
 
@@ -221,6 +261,34 @@ def _gradients_packed(ctx, d_out, _):
     return (*call(differentiate_packed, None, d_out, *ctx.saved_tensors, *ctx.how), *(None,) * 9)
 
 
+def _of_sinks(sinks, lse, out, d_out, heads):
+    """The gradient of the scores of no key. Such a score has a weight and no value, so that all it gets is what its weight takes from the
+    others; `heads` is the axis of the heads of the log-sum-exps."""
+    # (batch, heads, rows) of sequences that are alike, (heads, rows) of packed ones, whose results have rows before heads.
+    delta = (out.float() * d_out.float()).sum(-1)
+    delta = delta if heads else delta.t()
+    weight = (sinks[:, None] - lse).exp()
+    return -(weight * delta).transpose(heads, 0).flatten(1).sum(1)
+
+
+def _gradients_scored(ctx, d_out, _):
+    q, k, v, out, lse, slopes, sinks = ctx.saved_tensors
+    softcap, *how = ctx.how
+    own = call(differentiate_scored, None, d_out, q, k, v, out, lse, softcap, *how)
+    of_sinks = _of_sinks(sinks, lse, out, d_out, 1) if ctx.needs_input_grad[4] else None
+    return (*own, None, of_sinks, *(None,) * 6)
+
+
+def _gradients_packed_scored(ctx, d_out, _):
+    q, k, v, out, lse, q_starts, k_starts, slopes, sinks = ctx.saved_tensors
+    softcap, *how = ctx.how
+    own = call(differentiate_packed_scored, None, d_out, q, k, v, out, lse, q_starts, k_starts, softcap, *how)
+    of_sinks = _of_sinks(sinks, lse, out, d_out, 0) if ctx.needs_input_grad[6] else None
+    return (*own, None, None, None, of_sinks, *(None,) * 8)
+
+
 GRADIENT = Gradient(_keep, _gradients, _SWITCH)
+GRADIENT_SCORED = Gradient(_keep, _gradients_scored, _SWITCH)
+GRADIENT_PACKED_SCORED = Gradient(_keep, _gradients_packed_scored, _SWITCH)
 GRADIENT_PAIRED = Gradient(_keep, _gradients_paired, _SWITCH)
 GRADIENT_PACKED = Gradient(_keep, _gradients_packed, _SWITCH)

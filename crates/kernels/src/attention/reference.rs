@@ -375,6 +375,7 @@ pub(super) fn tables(job: &Job) -> Tables {
 mod tests {
     use super::super::problem::Mask;
     use super::*;
+    use crate::attention::Lengths;
     use heist_launch::ElementType;
 
     #[test]

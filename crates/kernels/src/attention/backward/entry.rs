@@ -30,6 +30,16 @@ const PARAMETERS: &[Parameter] = &[
     parameter("layout", "heads", "heads (B,H,S,D) or rows (B,S,H,D)"),
     parameter("scale", "", "of the scores; 1/sqrt(dim) unless given"),
     parameter(
+        "softcap",
+        "",
+        "scores s become CAP*tanh(s/CAP); none unless given",
+    ),
+    parameter(
+        "alibi",
+        "false",
+        "a bias by distance, with a slope for each query head: true or false",
+    ),
+    parameter(
         DETERMINISTIC,
         "false",
         "the same bits in every run: true or false",

@@ -17,6 +17,7 @@
 //! last kernel adds. Memory besides the results is linear in the sequence.
 
 mod accuracy;
+mod changed;
 mod data;
 mod entry;
 mod key_gradients;
@@ -99,6 +100,8 @@ kernel_params! {
         right: i32,
         /// The factor of the scores.
         scale: f32,
+        /// A slope for each query head, where scores have ALiBi's.
+        slopes: Global<f32>,
         /// A number for each query and key, where there is a mask of pairs.
         pairs: Global<u8>,
         /// How many of them from one sequence to the next.

@@ -1,7 +1,9 @@
 //! The problem and its cost.
 
+use super::changed::Change;
 use crate::attention::cache::Cache;
 use crate::attention::problem::{Mask, Output, Problem};
+use crate::attention::score::{Differentiable, PairMask};
 use crate::{KernelError, Work};
 use std::fmt;
 
@@ -57,10 +59,15 @@ impl Backward {
                 problem.cache
             )));
         }
-        if !problem.scoring.is_plain() && problem.scoring.pairs_alone().is_none() {
+        if problem.scoring.differentiable().is_none() {
             return Err(KernelError::unfit(format!(
-                "attention with{}: its gradients can't be had yet; those of causal masks, of windows, of a mask of pairs alone and of packed sequences (one for each document) can",
-                problem.scoring
+                "attention with{}: its gradients can't be had yet; those of causal masks, of windows, of packed sequences (one for each document), and of one of a soft-cap, ALiBi and a mask of pairs can{}",
+                problem.scoring,
+                if problem.scoring.sinks {
+                    "; of queries, keys and values they are the same without sinks, which the log-sum-exps have in them"
+                } else {
+                    ""
+                }
             )));
         }
         if problem.value_dim() != problem.head_dim {
@@ -104,6 +111,19 @@ impl Backward {
         Backward {
             sums,
             ..self.clone()
+        }
+    }
+
+    /// What makes scores of products besides their factor, where there is anything.
+    pub(super) fn change(&self) -> Option<Change> {
+        Change::of(self.attention.scoring.differentiable()?)
+    }
+
+    /// The mask of pairs, where there is one.
+    pub(super) fn pairs(&self) -> Option<PairMask> {
+        match self.attention.scoring.differentiable()? {
+            Differentiable::Pairs(mask) => Some(mask),
+            _ => None,
         }
     }
 

@@ -120,6 +120,21 @@ impl<'k> Reach<'k> {
         }
     }
 
+    /// How far after the place of a thread's first query its first key is, in a tile of scores whose rows are keys from the tile's key `row`
+    /// on and whose columns are queries from `first` on.
+    pub(super) fn after(&self, row: Val<'k, u32>, first: Val<'k, u32>) -> Val<'k, i32> {
+        let [key, query] = self.corner(row, first);
+        key - query - self.shift
+    }
+
+    /// A thread's first key and query there.
+    fn corner(&self, row: Val<'k, u32>, first: Val<'k, u32>) -> [Val<'k, i32>; 2] {
+        let k = row.kernel();
+        let key = (self.first_key + row + Accumulator::row(&k)).cast::<i32>();
+        let query = (first + Accumulator::col(&k)).cast::<i32>();
+        [key, query]
+    }
+
     /// Hides scores of keys that a query does not see, or that are not there. Rows of
     /// the scores are keys, from the tile's key `row` on, and columns queries from
     /// `first` on.
@@ -129,10 +144,8 @@ impl<'k> Reach<'k> {
         row: Val<'k, u32>,
         first: Val<'k, u32>,
     ) {
-        let k = row.kernel();
         let (_, cols) = scores.shape();
-        let key = (self.first_key + row + Accumulator::row(&k)).cast::<i32>();
-        let query = (first + Accumulator::col(&k)).cast::<i32>();
+        let [key, query] = self.corner(row, first);
         let (keys, queries) = (self.keys.cast::<i32>(), self.queries.cast::<i32>());
         // How far after a query's own place a key is.
         let after = key - query - self.shift;

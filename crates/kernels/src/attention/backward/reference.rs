@@ -214,26 +214,33 @@ impl Inputs<'_> {
         let pair = |head: usize, row: usize, key: usize| {
             let of = &heads[head];
             let product = dot(of.q.row(row), k.row(key)) * scale;
-            let score = attention.scoring.mods.iter().fold(product, |score, one| {
-                one.in_f64(&HostScore {
-                    score,
-                    sequence: line.sequence,
-                    head: line.kv_head * group + head,
-                    position: row as i64 + i64::from(keys) - i64::from(queries),
-                    key: key as i64,
-                    queries: queries.into(),
-                    keys: keys.into(),
-                    first_key: line.keys.start,
-                    tables: &self.tables,
-                })
-            });
+            let unchanged = (product, 1.0);
+            let (score, slope) =
+                attention
+                    .scoring
+                    .mods
+                    .iter()
+                    .fold(unchanged, |(score, slope), one| {
+                        let at = HostScore {
+                            score,
+                            sequence: line.sequence,
+                            head: line.kv_head * group + head,
+                            position: row as i64 + i64::from(keys) - i64::from(queries),
+                            key: key as i64,
+                            queries: queries.into(),
+                            keys: keys.into(),
+                            first_key: line.keys.start,
+                            tables: &self.tables,
+                        };
+                        (one.in_f64(&at), slope * one.slope_in_f64(&at))
+                    });
             // A row that sees no key has a log-sum-exp of minus infinity.
             let weight = match score == f64::NEG_INFINITY {
                 true => 0.0,
                 false => (score - of.lse[row]).exp(),
             };
             let d_weight = dot(of.d_out.row(row), v.row(key));
-            (weight, weight * (d_weight - of.delta[row]))
+            (weight, weight * (d_weight - of.delta[row]) * slope)
         };
         let mut found = Gradients::default();
         for (index, of) in heads.iter().enumerate() {

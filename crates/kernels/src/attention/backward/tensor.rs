@@ -6,6 +6,7 @@
 //! of all warps, the gradients of the scores go through shared memory once.
 
 use super::BackwardArgs;
+use super::changed::{Change, Changed};
 use super::numbers::Sequences;
 use super::problem::Sums;
 use super::reach::Reach;
@@ -22,7 +23,7 @@ use heist_launch::Dim3;
 use heist_sched::{Schedule, Tiled, TiledKernel};
 
 /// What a kernel is built for.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq)]
 pub(super) struct TensorShape {
     pub(super) head_dim: u32,
     pub(super) dtype: Dtype,
@@ -31,6 +32,7 @@ pub(super) struct TensorShape {
     pub(super) sums: Sums,
     /// What a mask of pairs is made of, where there is one.
     pub(super) pairs: Option<PairElement>,
+    pub(super) change: Option<Change>,
 }
 
 /// Warps of a block.
@@ -41,9 +43,12 @@ pub(super) const KEYS: u32 = 16 * WARPS;
 const STAGES: u32 = 2;
 
 impl TensorShape {
-    /// Queries of a block: as many as leave registers for the gradients.
+    /// Queries of a block: as many as leave registers for the gradients, and for what a change of scores takes.
     pub(super) fn queries(&self) -> u32 {
-        if self.head_dim <= 64 { 64 } else { 32 }
+        match self.head_dim <= 64 && self.change.is_none() {
+            true => 64,
+            false => 32,
+        }
     }
 
     /// Warps that share rows of a block's dQ.
@@ -134,6 +139,19 @@ impl<'k> KeyTile<'k> {
             sequence,
             query_head,
         }
+    }
+
+    /// The changes of the scores of a block of queries; `row` is the warp's first key in the tile.
+    fn changed(
+        &self,
+        args: &BackwardArgs<On<'k>>,
+        shape: &TensorShape,
+        block: QueryBlock<'k>,
+        row: Val<'k, u32>,
+    ) -> Option<Changed<'k>> {
+        let after = || self.reach.after(row, block.first);
+        let change = shape.change?;
+        Some(change.of_head(args.scale, args.slopes, self.query_head + block.head, after))
     }
 
     /// The mask of pairs of a head of the group.
@@ -249,12 +267,16 @@ fn emit<'k, T: Element>(
                         [reach.first_key + work.row, block.first],
                     );
                 }
+                let changed = place.changed(args, &shape, block, work.row);
+                if let Some(changed) = &changed {
+                    changed.change(&scores);
+                }
                 k.if_(!reach.whole(block.first, height), || {
                     reach.hide_masked(&scores, work.row, block.first);
                 });
                 work.weigh(&scores, &rows);
                 work.add_values(&scores, &d_out);
-                let d_scores = work.d_scores(&scores, &d_out, &rows);
+                let d_scores = work.d_scores(&scores, &d_out, &rows, changed.as_ref());
                 work.add_keys(&d_scores, &queries);
                 k.sync();
                 let number = place.row_number + block.head * args.number_head + block.first;
@@ -307,7 +329,7 @@ struct Work<'k, T: Element> {
     k: Kernel<'k>,
     shape: TensorShape,
     sums: Ptr<'k, Global, f32>,
-    /// The factor of the scores, where a mask has not multiplied them with it, times the logarithm of e to base 2.
+    /// What makes exponents of two of products, or of what a mask or a change has made of them.
     scale: Val<'k, f32>,
     /// The warp's first key in the tile.
     row: Val<'k, u32>,
@@ -341,9 +363,10 @@ impl<'k, T: Element> Work<'k, T> {
             k: *k,
             shape,
             sums: args.sums,
-            scale: match shape.pairs {
-                None => args.scale * std::f32::consts::LOG2_E,
-                Some(_) => k.c(std::f32::consts::LOG2_E),
+            scale: match (shape.change, shape.pairs) {
+                (None, None) => args.scale * std::f32::consts::LOG2_E,
+                (None, Some(_)) => k.c(std::f32::consts::LOG2_E),
+                (Some(_), _) => k.c(1.0),
             },
             row,
             keys: keys.a_rows(row),
@@ -417,6 +440,7 @@ impl<'k, T: Element> Work<'k, T> {
         weights: &WarpTile<'k>,
         d_out: &SharedTile<'k, T>,
         rows: &SharedArray<'k, f32>,
+        changed: Option<&Changed<'k>>,
     ) -> WarpTile<'k> {
         let d_scores = self.product(&self.values, d_out);
         self.each_column(&d_scores, rows, 1, |[a, b, c, d], delta| {
@@ -428,6 +452,9 @@ impl<'k, T: Element> Work<'k, T> {
                 let ([a, b, c, d], [p, q, r, s]) = (block.get(), weights.get());
                 block.set([a * p, b * q, c * r, d * s]);
             }
+        }
+        if let Some(changed) = changed {
+            changed.through(&d_scores, weights, rows);
         }
         // One address a row, with offsets: the assembler keeps one for each pair else, and spills.
         d_scores.each_row(|row, col, pairs| {

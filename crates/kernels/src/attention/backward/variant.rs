@@ -12,6 +12,7 @@ use super::tensor::{self, TensorShape};
 use super::warpgroup::{self, WarpgroupArgs, WarpgroupShape};
 use crate::attention::kernel::{Strides, contents, log_sum_strides, window};
 use crate::attention::problem::Lengths;
+use crate::attention::score::Table;
 use crate::attention::views::{Input, View};
 use crate::attention::warpgroup::map;
 use crate::family::{Family, Target, Variant};
@@ -344,6 +345,16 @@ impl<'p> Common<'p> {
             left,
             right,
             scale: attention.scale(),
+            slopes: self.slopes(),
+        })
+    }
+
+    /// The slopes of ALiBi; without it nothing looks at them.
+    fn slopes(&self) -> Arg {
+        let tables = self.problem.attention.scoring.tables();
+        buffer(match tables.contains(&Table::Slopes) {
+            true => "slopes",
+            false => "level",
         })
     }
 
@@ -352,7 +363,7 @@ impl<'p> Common<'p> {
         let attention = &self.problem.attention;
         let (queries, keys) = attention.longest();
         let (left, right) = window(attention.mask, attention.mask.kind())?;
-        let pairs = attention.scoring.pairs_alone();
+        let pairs = self.problem.pairs();
         let strides = pairs.map(|mask| mask.strides).unwrap_or_default();
         let [pairs_sequence, pairs_head, pairs_row] = strides;
         Ok(BackwardArgs::<With<Arg>> {
@@ -382,6 +393,7 @@ impl<'p> Common<'p> {
             left,
             right,
             scale: attention.scale(),
+            slopes: self.slopes(),
             pairs: buffer(if pairs.is_some() { "pairs" } else { "q_starts" }),
             pairs_sequence,
             pairs_head,
@@ -473,7 +485,8 @@ impl Variant for Tensor {
             mask: attention.mask.kind(),
             ragged: attention.is_ragged(),
             sums: problem.sums,
-            pairs: attention.scoring.pairs_alone().map(|mask| mask.element),
+            pairs: problem.pairs().map(|mask| mask.element),
+            change: problem.change(),
         };
         let common = Common::of(problem, shape.queries())?;
         let own = Schedule::new(TileSource::Direct);
@@ -504,7 +517,7 @@ impl Variant for Wgmma {
         if !target.arch.supports(Feature::Wgmma) {
             return Err(format!("{} has no wgmma: it needs sm_90a", target.arch));
         }
-        if !problem.attention.scoring.is_plain() {
+        if problem.pairs().is_some() {
             return Err("a mask of pairs: variant=tensor has it".into());
         }
         Ok(1)

@@ -2,6 +2,7 @@
 
 use super::pairs::PairMask;
 use super::params::ScoreArgs;
+use super::soft_cap::SoftCap;
 use heist_builder::{On, Val};
 use heist_launch::ElementType;
 use std::fmt;
@@ -173,6 +174,16 @@ impl Table {
 type OnDevice = dyn for<'k> Fn(&ScoreRow<'k>) -> Rule<'k> + Send + Sync;
 type OnHost = dyn Fn(&HostScore<'_>) -> f64 + Send + Sync;
 
+/// What is done to scores, where gradients can be had through it.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub(in crate::attention) enum Differentiable {
+    /// Nothing.
+    Plain,
+    SoftCap(SoftCap),
+    Alibi,
+    Pairs(PairMask),
+}
+
 /// A change of scores: what it does inside of a kernel, and the same in f64.
 #[derive(Clone)]
 pub struct ScoreMod {
@@ -180,6 +191,8 @@ pub struct ScoreMod {
     pub(super) tables: Vec<Table>,
     pub(super) device: Arc<OnDevice>,
     host: Arc<OnHost>,
+    slope: Arc<OnHost>,
+    pub(super) differentiable: Option<Differentiable>,
 }
 
 impl ScoreMod {
@@ -196,7 +209,25 @@ impl ScoreMod {
             tables: Vec::new(),
             device: Arc::new(device),
             host: Arc::new(host),
+            slope: Arc::new(|_| 1.0),
+            differentiable: None,
         }
+    }
+
+    /// The same with its derivative by the score, in f64; it is one unless given, as for a number that is added.
+    #[must_use]
+    pub fn slope(
+        mut self,
+        slope: impl Fn(&HostScore<'_>) -> f64 + Send + Sync + 'static,
+    ) -> ScoreMod {
+        self.slope = Arc::new(slope);
+        self
+    }
+
+    /// The same as one through which gradients can be had.
+    pub(super) fn differentiable(mut self, as_what: Differentiable) -> ScoreMod {
+        self.differentiable = Some(as_what);
+        self
     }
 
     /// The same with a table that it reads.
@@ -214,6 +245,11 @@ impl ScoreMod {
     /// What becomes of a score.
     pub fn in_f64(&self, at: &HostScore<'_>) -> f64 {
         (self.host)(at)
+    }
+
+    /// Its derivative by the score.
+    pub fn slope_in_f64(&self, at: &HostScore<'_>) -> f64 {
+        (self.slope)(at)
     }
 }
 

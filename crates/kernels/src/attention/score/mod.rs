@@ -30,8 +30,10 @@ mod pairs;
 mod params;
 mod rules;
 mod shipped;
+mod soft_cap;
 
 pub use blocks::{BlockMask, Extents};
+pub(super) use change::Differentiable;
 pub use change::{HostScore, Key, Rule, ScoreMod, ScoreRow, Table, Tables};
 pub(super) use pairs::PairColumns;
 pub use pairs::{PairElement, PairMask, pairs};
@@ -39,6 +41,7 @@ pub use params::ScoreArgs;
 pub(super) use params::{Modified, Parameters};
 pub(super) use rules::{Rules, Scores, modify, modify_row, modify_whole};
 pub use shipped::{alibi, documents, softcap};
+pub(super) use soft_cap::SoftCap;
 
 use super::problem::{Lengths, Mask, Problem};
 use crate::KernelError;
@@ -92,14 +95,14 @@ impl Scoring {
         })
     }
 
-    /// The mask of pairs, where it is all that is added.
-    pub(super) fn pairs_alone(&self) -> Option<PairMask> {
-        let plain = !self.sinks && self.prefix.is_none() && self.blocks.is_none();
+    /// What is done to scores, where gradients can be had through it.
+    pub(super) fn differentiable(&self) -> Option<Differentiable> {
+        if self.sinks || self.prefix.is_some() || self.blocks.is_some() {
+            return None;
+        }
         match self.mods.as_slice() {
-            [one] if plain => match one.tables.as_slice() {
-                [Table::Pairs(mask)] => Some(*mask),
-                _ => None,
-            },
+            [] => Some(Differentiable::Plain),
+            [one] => one.differentiable,
             _ => None,
         }
     }

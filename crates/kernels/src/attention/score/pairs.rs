@@ -1,7 +1,7 @@
 //! Masks of pairs: a number of the caller's for each query and each key.
 
 use super::blocks::Extents;
-use super::change::{Columns, HostScore, ScoreMod, ScoreRow, Table};
+use super::change::{Columns, Differentiable, HostScore, ScoreMod, ScoreRow, Table};
 use super::params::ScoreArgs;
 use heist_builder::{Accumulator, Bool, Global, On, Ptr, Val, WarpTile, bf16, f16};
 use heist_launch::{Buffer, ElementType};
@@ -207,6 +207,7 @@ pub fn pairs(mask: PairMask) -> ScoreMod {
         move |at| in_f64(mask, at),
     )
     .table(Table::Pairs(mask))
+    .differentiable(Differentiable::Pairs(mask))
 }
 
 /// The mask of a query head, seen from a tile of keys: products lie keys down and queries across.

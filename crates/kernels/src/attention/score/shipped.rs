@@ -1,7 +1,7 @@
 //! The changes of scores that come with the kernels.
 
-use super::change::{ScoreMod, Table};
-use std::f32::consts::LOG2_E;
+use super::change::{Differentiable, ScoreMod, Table};
+use super::soft_cap::SoftCap;
 
 /// Soft-capping: `cap * tanh(score / cap)`, so that no score exceeds `cap`.
 ///
@@ -11,13 +11,13 @@ pub fn softcap(cap: f32) -> ScoreMod {
     ScoreMod::new(
         format!("softcap={cap}"),
         move |_| {
-            Box::new(move |score, _| {
-                let power = (score * (2.0 * LOG2_E / cap)).exp2_approx();
-                (power + 1.0).recip_approx().mul_add(-2.0 * cap, cap)
-            })
+            let cap = SoftCap(cap);
+            Box::new(move |score, _| cap.cap(score * cap.factor(), 1.0))
         },
         move |at| f64::from(cap) * (at.score / f64::from(cap)).tanh(),
     )
+    .slope(move |at| 1.0 - (at.score / f64::from(cap)).tanh().powi(2))
+    .differentiable(Differentiable::SoftCap(SoftCap(cap)))
 }
 
 /// ALiBi: a bias that grows with the distance of query and key, by a slope for each head
@@ -33,6 +33,7 @@ pub fn alibi() -> ScoreMod {
         |at| at.score - at.tables.slopes[at.head] * (at.key - at.position).abs() as f64,
     )
     .table(Table::Slopes)
+    .differentiable(Differentiable::Alibi)
 }
 
 /// Document masks: a query sees keys of its own document alone (`documents` has the number of

@@ -170,12 +170,17 @@ impl<'k, T: Element> Pass<'_, '_, 'k, T> {
                 let d_out = d_out.cast();
                 self.clear_past_end(&d_out, of);
                 work.d_weigh(self.values, &d_out);
-                work.weigh(self.place, of, &levels);
+                let after = || self.place.reach.after(work.row(), of.first);
+                let changed = shape
+                    .change
+                    .map(|change| change.of_head(args.scale, args.slopes, of.head, after));
+                let changed = changed.as_ref();
+                work.weigh(self.place, of, &levels, changed);
                 if work.rounds_first() {
                     work.add_values(&d_out);
-                    work.d_score(&deltas, &stage, 1);
+                    work.d_score([&levels, &deltas], &stage, 1, changed);
                 } else {
-                    work.d_score(&deltas, &stage, 0);
+                    work.d_score([&levels, &deltas], &stage, 0, changed);
                     work.add_values(&d_out);
                 }
                 let steps = work.steps(&steps);
@@ -327,7 +332,7 @@ impl<'p, 'k> Block<'p, 'k> {
         self.k.thread_index().eq(128 * GROUPS)
     }
 
-    /// Asks for the tile's keys and values, and for every block of queries.
+    /// Asks for the tile's keys and values, and for every block of queries, and waits until all have been used.
     fn copy(&self, args: &WarpgroupArgs<On<'k>>, place: &KeyTile<'k>) {
         let Sequence {
             q_start, k_start, ..
@@ -353,6 +358,10 @@ impl<'p, 'k> Block<'p, 'k> {
                 }
             });
         });
+        // Not at the end of the kernel: threads that multiply would keep registers for these.
+        self.fill_kv.settle();
+        self.fill_queries.settle();
+        self.fill_gradients.settle();
     }
 
     /// Asks for rows of one head of one sequence.
@@ -422,15 +431,6 @@ impl<'p, 'k> Block<'p, 'k> {
                     chunk.cast::<u32>().store_vec([k.c(0u32); 4]);
                 }
             });
-        });
-    }
-
-    /// Waits until nothing is on its way, before the block exits.
-    pub(super) fn finish(&self) {
-        self.k.if_(self.copies(), || {
-            self.fill_kv.drain();
-            self.fill_queries.drain();
-            self.fill_gradients.drain();
         });
     }
 }

@@ -36,11 +36,9 @@ pub(super) fn build(
             k.keep_arithmetic_in_loops();
             let rings = block::Rings::new(k, &shape);
             let block = Block::new(k, shape, &rings);
-            let done = tiles.each(|tile| match shape.dtype {
+            tiles.each(|tile| match shape.dtype {
                 Dtype::F16 => block.tile::<f16>(&args, &tile),
                 Dtype::Bf16 => block.tile::<bf16>(&args, &tile),
-            });
-            block.finish();
-            done
+            })
         })
 }

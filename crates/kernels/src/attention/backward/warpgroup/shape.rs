@@ -1,5 +1,6 @@
 //! The parameters and the shape of the kernel on warpgroups.
 
+use crate::attention::backward::changed::Change;
 use crate::attention::backward::problem::{Backward, Sums};
 use crate::attention::problem::{Dtype, Layout, MaskKind};
 use heist_builder::{ArraySpec, Global, TensorMap, TileLayout, TileSpec, f16, kernel_params};
@@ -62,6 +63,8 @@ kernel_params! {
         right: i32,
         /// The factor of the scores.
         scale: f32,
+        /// A slope for each query head, where scores have ALiBi's.
+        slopes: Global<f32>,
     }
 }
 
@@ -77,7 +80,7 @@ pub(super) const STAGES: u32 = 2;
 pub(super) const REGISTERS: [u32; 3] = [168, 240, 24];
 
 /// What a kernel is built for.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq)]
 pub(in crate::attention::backward) struct WarpgroupShape {
     /// A multiple of 16 up to 128.
     pub(in crate::attention::backward) head_dim: u32,
@@ -88,6 +91,7 @@ pub(in crate::attention::backward) struct WarpgroupShape {
     pub(in crate::attention::backward) sums: Sums,
     /// Whether tiles are cut into parts, which are added by the last launch.
     pub(in crate::attention::backward) cut: bool,
+    pub(in crate::attention::backward) change: Option<Change>,
 }
 
 pub(super) type HalfTile = TileSpec<'static, f16>;
@@ -105,6 +109,7 @@ impl WarpgroupShape {
             layout: attention.layout,
             sums: problem.sums,
             cut: false,
+            change: problem.change(),
         }
     }
 

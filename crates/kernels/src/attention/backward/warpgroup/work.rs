@@ -3,19 +3,21 @@
 use super::block::{KeyTile, QueryBlock};
 use super::layout::{self, Fixed};
 use super::shape::{KEYS, WarpgroupArgs, WarpgroupShape};
+use crate::attention::backward::changed::Changed;
 use crate::attention::backward::problem::Sums;
 use crate::attention::params::Element;
 use heist_builder::{
     Accumulator, Global, Kernel, On, Ptr, SharedArray, SharedTile, Val, WarpTile, WgmmaLeft,
     WgmmaSums,
 };
+use std::f32::consts::LOG2_E;
 use std::ops::Range;
 
 /// What one warpgroup has of a tile.
 pub(super) struct Work<'k, T: Element> {
     k: Kernel<'k>,
     shape: WarpgroupShape,
-    /// The factor of the scores, times the logarithm of e to base 2.
+    /// What makes exponents of two of products, or of what a change has made of them.
     scale: Val<'k, f32>,
     /// The number of the warpgroup.
     group: Val<'k, u32>,
@@ -47,7 +49,10 @@ impl<'k, T: Element> Work<'k, T> {
         Work {
             k: *k,
             shape,
-            scale: args.scale * std::f32::consts::LOG2_E,
+            scale: match shape.change {
+                None => args.scale * LOG2_E,
+                Some(_) => k.c(1.0),
+            },
             group,
             scores: WgmmaSums::zero(k, shape.queries()),
             d_scores: WgmmaSums::zero(k, shape.queries()),
@@ -57,6 +62,11 @@ impl<'k, T: Element> Work<'k, T> {
             dk: WgmmaSums::zero(k, shape.head_dim),
             dv: WgmmaSums::zero(k, shape.head_dim),
         }
+    }
+
+    /// The warp's first key in the tile.
+    pub(super) fn row(&self) -> Val<'k, u32> {
+        self.group * 64 + ((self.k.warp() & 3) << 4)
     }
 
     /// Asks for the product of the warpgroup's rows of a tile of keys and all rows of a
@@ -100,14 +110,17 @@ impl<'k, T: Element> Work<'k, T> {
         place: &KeyTile<'k>,
         block: QueryBlock<'k>,
         levels: &SharedArray<'k, f32>,
+        changed: Option<&Changed<'k>>,
     ) {
         let k = self.k;
         let scores = self.scores.settled(1);
+        if let Some(changed) = changed {
+            changed.change(&scores);
+        }
         k.if_(
             !place.reach.whole(block.first, self.shape.queries()),
             || {
-                let row = self.group * 64 + ((k.warp() & 3) << 4);
-                place.reach.hide_masked(&scores, row, block.first);
+                place.reach.hide_masked(&scores, self.row(), block.first);
             },
         );
         self.each_column(&scores, levels, |value, level| {
@@ -163,9 +176,10 @@ impl<'k, T: Element> Work<'k, T> {
     /// products have been asked for since those of the weights.
     pub(super) fn d_score(
         &self,
-        deltas: &SharedArray<'k, f32>,
+        [levels, deltas]: [&SharedArray<'k, f32>; 2],
         stage: &SharedTile<'k, T>,
         newer: u32,
+        changed: Option<&Changed<'k>>,
     ) {
         let k = self.k;
         let d_scores = self.d_scores.settled(newer);
@@ -177,9 +191,11 @@ impl<'k, T: Element> Work<'k, T> {
                 block.set([a * p, b * q, c * r, d * s]);
             }
         }
+        if let Some(changed) = changed {
+            changed.through(&d_scores, &weights, levels);
+        }
         round(&self.rounded, &d_scores);
-        let own = self.group * 64 + ((k.warp() & 3) << 4);
-        let (row, half) = (own + (k.lane() & 15), k.lane() >> 4);
+        let (row, half) = (self.row() + (k.lane() & 15), k.lane() >> 4);
         for (index, rounded) in self.rounded.iter().enumerate() {
             let (panel, pair) = (index as u32 / 4, index as u32 % 4);
             let to = stage.chunk(row + panel * KEYS, half + 2 * pair);
@@ -285,7 +301,7 @@ impl<'k, T: Element> Work<'k, T> {
         }
         let inside = place.reach.keys - place.reach.first_key;
         let first = place.first_element(args);
-        let own = self.group * 64 + ((k.warp() & 3) << 4);
+        let own = self.row();
         for (to, sums, factor) in [
             (args.dk, &self.dk, args.scale),
             (args.dv, &self.dv, k.c(1.0)),
