@@ -269,7 +269,7 @@ impl Ops {
     }
 
     /// Plans the gradients of attention.
-    #[pyo3(signature = (batch, queries, keys, heads, kv_heads, dim, *, dtype, rows, packed=None, causal=false, window=None, scale=None, deterministic=false, softcap=None, pairs=None, views=None, policy=None))]
+    #[pyo3(signature = (batch, queries, keys, heads, kv_heads, dim, *, dtype, rows, packed=None, causal=false, window=None, scale=None, deterministic=false, softcap=None, alibi=false, pairs=None, views=None, policy=None))]
     #[expect(clippy::too_many_arguments, reason = "by keyword, from Python")]
     fn attention_backward(
         &self,
@@ -288,6 +288,7 @@ impl Ops {
         scale: Option<f32>,
         deterministic: bool,
         softcap: Option<f32>,
+        alibi: bool,
         pairs: Option<(u8, [u32; 3])>,
         views: Option<[[u64; 3]; 3]>,
         policy: Option<&str>,
@@ -308,6 +309,7 @@ impl Ops {
                 scale,
                 added: Added {
                     softcap,
+                    alibi,
                     pairs: pairs.map(pair_mask).transpose()?,
                     ..Added::default()
                 },

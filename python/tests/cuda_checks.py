@@ -1,4 +1,4 @@
-"""What is checked on a real GPU. Without pytest: `python cuda_checks.py` runs all."""
+"""What is checked on a real GPU. Without pytest: `python cuda_checks.py` runs all, `python cuda_checks.py NAME ...` some."""
 
 import sys
 import threading
@@ -233,6 +233,47 @@ def gradients_of_attention():
         for found, want in zip(mine, right):
             close(found.grad, want.grad)
             assert not found.grad[678:].any()
+
+
+def gradients_through_changed_scores():
+    """A soft-cap, ALiBi, sinks: heads for every kernel, masks, packed sequences, many tiles and few, the same bits where they are asked for."""
+    worst = 0.0
+    for index, (batch, heads, kv, rows, dim) in enumerate([
+        (1, 2, 2, 2048, 128), (2, 4, 2, 1000, 64), (1, 4, 1, 300, 96), (3, 8, 8, 77, 80), (1, 4, 4, 129, 48), (1, 8, 2, 1500, 64),
+    ]):  # fmt: skip
+        slopes, sinks = 2.0 ** -torch.linspace(1, 8, heads, device="cuda"), torch.randn(heads, device="cuda")
+        for softcap, alibi, sink in [(2.0, None, None), (0.0, slopes, None), (30.0, None, sinks), (0.0, None, sinks)]:
+            for causal, window in [(False, (-1, -1)), (True, (-1, -1)), (False, (100, 20))]:
+                dtype, deterministic = [BF16, F16][index % 2], causal
+                inputs = [randn(batch, rows, h, dim, dtype=dtype) for h in (heads, kv, kv)]
+                extra = [] if sink is None else [sink]
+                mine, right = ([of(t).requires_grad_() for t in (*inputs, *extra)] for of in (torch.clone, torch.Tensor.double))
+                how = {"causal": causal, "softcap": softcap}
+                call = lambda given: ht.flash_attn_func(  # noqa: E731
+                    *given[:3], window_size=window, alibi_slopes=alibi, deterministic=deterministic, sinks=given[3] if extra else None, **how
+                )
+                weights = torch.randn_like(inputs[0])
+                found = torch.autograd.grad(call(mine), mine, weights)
+                want = attention(
+                    *(t.transpose(1, 2) for t in right[:3]), window=window, slopes=alibi, sinks=right[3] if extra else None, **how
+                )[0].transpose(1, 2)
+                for one, exact in zip(found, torch.autograd.grad(want, right, weights.double())):
+                    close(one, exact, 1.5e-2)
+                    worst = max(worst, ((one.double() - exact).norm() / exact.norm()).item())
+                if deterministic:
+                    again = torch.autograd.grad(call(mine), mine, weights)
+                    assert all(torch.equal(a, b) for a, b in zip(found, again))
+    starts = torch.tensor([0, 100, 101, 101, 614, 700], dtype=torch.int32, device="cuda")
+    inputs = randn(700, 8, 128), randn(700, 2, 128), randn(700, 2, 128)
+    for softcap, slopes in [(2.0, None), (0.0, 2.0 ** -torch.linspace(1, 8, 8, device="cuda"))]:
+        mine, right = [t.clone().requires_grad_() for t in inputs], [t.double().requires_grad_() for t in inputs]
+        ht.flash_attn_varlen_func(*mine, starts, starts, 513, 513, causal=True, softcap=softcap, alibi_slopes=slopes).backward(inputs[0])
+        for part in (slice(a, b) for a, b in zip(starts.tolist(), starts.tolist()[1:]) if a < b):
+            want = attention(*(t[part].transpose(0, 1)[None] for t in right), causal=True, softcap=softcap, slopes=slopes)[0]
+            want.backward(inputs[0][part].double().transpose(0, 1)[None])
+        for found, want in zip(mine, right):
+            close(found.grad, want.grad)
+    return f"at worst {worst:.1e} of f64"
 
 
 def graphs_of_training():
@@ -737,14 +778,18 @@ CHECKS = [
     launches_that_come_again, kernels_of_a_graph, forms_of_calls,
     attention_of_many_shapes, packed_and_cached_attention, a_cache_of_eight_bits, numbers_of_a_plan_in_another_stream, layers_of_experts, products_of_many_shapes,
     batches_and_eight_bit_floats, gradients,
-    gradients_of_attention, graphs_of_training, groups, graphs, graphs_of_products_in_a_chain, graphs_of_decoding,
+    gradients_of_attention, gradients_through_changed_scores, graphs_of_training, groups, graphs, graphs_of_products_in_a_chain, graphs_of_decoding,
     graphs_beside_each_other, side_streams_and_threads, compiled, the_hook, refusals, kernels_over_arrays_of_the_gpu, two_devices, more_than_2_31_elements,
 ]  # fmt: skip
 
 
 if __name__ == "__main__":
-    failed = 0
+    failed, only = 0, sys.argv[1:]
+    if unknown := set(only) - {check.__name__ for check in CHECKS}:
+        sys.exit(f"no check is called {', '.join(sorted(unknown))}; there are {', '.join(check.__name__ for check in CHECKS)}")
     for check in CHECKS:
+        if only and check.__name__ not in only:
+            continue
         torch.manual_seed(7)
         try:
             said = check()

@@ -271,38 +271,50 @@ def test_compile():
         assert torch.equal(a.grad, b.grad)
 
 
-@pytest.mark.parametrize("softcap, sinks", [(1.0, False), (0.0, True), (2.0, True)])
+SLOPES = torch.tensor([0.5, 0.25, 0.1, 0.0])
+
+
+@pytest.mark.parametrize("softcap, alibi, sinks", [(1.0, False, False), (0.0, False, True), (2.0, False, True), (0.0, True, True)])
 @pytest.mark.parametrize("window", [(-1, -1), (9, 0)], ids=str)
-def test_gradients_under_a_soft_cap_and_with_sinks(softcap, sinks, window):
+def test_gradients_through_changed_scores(softcap, alibi, sinks, window):
     q, k, v = (torch.randn(2, 40, heads, 32).to(torch.bfloat16).requires_grad_() for heads in (4, 2, 2))
     own = torch.randn(4).requires_grad_() if sinks else None
     exact = [t.detach().double().requires_grad_() for t in (q, k, v)]
     exact_sinks = own.detach().double().requires_grad_() if sinks else None
-    out = ht.flash_attn_func(q, k, v, softmax_scale=0.3, causal=window == (-1, -1), window_size=window, softcap=softcap, sinks=own)
+    slopes, causal = SLOPES if alibi else None, window == (-1, -1)
+    how = {"causal": causal, "window_size": window, "softcap": softcap, "alibi_slopes": slopes, "sinks": own}
+    out = ht.flash_attn_func(q, k, v, softmax_scale=0.3, **how)
     expected, _ = attention(
-        *(t.transpose(1, 2) for t in exact), causal=window == (-1, -1), window=window, scale=0.3, softcap=softcap, sinks=exact_sinks
+        *(t.transpose(1, 2) for t in exact), causal=causal, window=window, scale=0.3, softcap=softcap, slopes=slopes, sinks=exact_sinks
     )
     expected = expected.transpose(1, 2)
     close(out.detach(), expected.detach())
     seed = torch.randn(out.shape).to(torch.bfloat16)
-    out.backward(seed)
+    out.backward(seed, retain_graph=True)
     expected.backward(seed.double())
     for one, other in zip((q, k, v, own), (*exact, exact_sinks)):
         if one is not None:
             close(one.grad, other.grad)
+    # Once more by the compiled part, which remembers the first call.
+    first = [t.grad for t in (q, k, v)]
+    again = torch.autograd.grad(out, (q, k, v), seed)
+    for one, other in zip(again, first):
+        close(one, other.double())
 
 
-def test_gradients_of_packed_sequences_under_a_soft_cap_and_with_sinks():
+@pytest.mark.parametrize("softcap, slopes", [(1.5, None), (0.0, SLOPES)], ids=["soft-cap", "slopes"])
+def test_gradients_of_packed_sequences_through_changed_scores(softcap, slopes):
     lengths = [17, 0, 30]
     q, k, v = (torch.randn(47, heads, 32).to(torch.bfloat16).requires_grad_() for heads in (4, 2, 2))
     own = torch.randn(4).requires_grad_()
     exact = [t.detach().double().requires_grad_() for t in (q, k, v)]
     exact_sinks = own.detach().double().requires_grad_()
     starts = torch.tensor([0, 17, 17, 47], dtype=torch.int32)
-    out = ht.flash_attn_varlen_func(q, k, v, starts, starts, 30, 30, causal=True, softcap=1.5, sinks=own)
+    how = {"causal": True, "softcap": softcap, "sinks": own}
+    out = ht.flash_attn_varlen_func(q, k, v, starts, starts, 30, 30, alibi_slopes=slopes, **how)
     parts = zip(*(t.split(lengths) for t in exact))
     each = [
-        attention(*(t.transpose(0, 1)[None] for t in part), causal=True, softcap=1.5, sinks=exact_sinks)[0][0].transpose(0, 1)
+        attention(*(t.transpose(0, 1)[None] for t in part), slopes=slopes, **(how | {"sinks": exact_sinks}))[0][0].transpose(0, 1)
         for part in parts
     ]
     expected = torch.cat(each)

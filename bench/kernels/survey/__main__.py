@@ -26,7 +26,7 @@ KINDS = {
     "grouped_mm": products.groups, "experts": products.experts,
     "attention": attentions.attention, "views": attentions.views, "decode": attentions.decode, "packed": attentions.packed,
     "masked": attentions.masked, "window": attentions.window, "gradients": attentions.gradients,
-    "packed_grad": attentions.packed_gradients, "views_grad": attentions.views_gradients,
+    "changed": attentions.changed_gradients, "packed_grad": attentions.packed_gradients, "views_grad": attentions.views_gradients,
 }  # fmt: skip
 
 

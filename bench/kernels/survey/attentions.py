@@ -72,6 +72,15 @@ def decode(rng):
     )  # fmt: skip
 
 
+def with_gradients(forward):
+    """A forward and its gradients, as one result."""
+
+    def call(q, k, v, d):
+        return torch.cat([g.flatten() for g in torch.autograd.grad(forward(q, k, v), (q, k, v), d)])
+
+    return call
+
+
 def gradients(rng):
     dim = rng.choice([32, 64, 64, 80, 96, 128, 128])
     group = rng.choice([1, 1, 2, 4])
@@ -84,17 +93,55 @@ def gradients(rng):
         inputs = (uniform(batches, count, rows, dim), uniform(batches, count // group, rows, dim), uniform(batches, count // group, rows, dim))
         return (*(t.requires_grad_() for t in inputs), uniform(batches, count, rows, dim))
 
-    def both(forward):
-        def call(q, k, v, d):
-            return torch.cat([g.flatten() for g in torch.autograd.grad(forward(q, k, v), (q, k, v), d)])
-
-        return call
-
     ours = lambda q, k, v: ht.scaled_dot_product_attention(q, k, v, is_causal=causal, enable_gqa=group > 1)
     return Case(
-        "gradients", f"B{batches} H{count}/{count // group} {rows} D{dim}{' causal' if causal else ''}", make, both(ours),
-        {name: both(peer) for name, peer in peers(causal, group > 1).items()}, both(lambda q, k, v: dense(q, k, v, causal)),
+        "gradients", f"B{batches} H{count}/{count // group} {rows} D{dim}{' causal' if causal else ''}", make, with_gradients(ours),
+        {name: with_gradients(peer) for name, peer in peers(causal, group > 1).items()}, with_gradients(lambda q, k, v: dense(q, k, v, causal)),
         8 * batches * dim * rows * (count + count // group),
+    )  # fmt: skip
+
+
+def changed_gradients(rng):
+    """A soft-cap or ALiBi, forward and gradients; the peer is FlexAttention, compiled for each problem."""
+    from torch.nn.attention.flex_attention import create_block_mask, flex_attention
+
+    dim, group, causal = rng.choice([64, 128]), rng.choice([1, 2, 4]), rng.random() < 0.7
+    count, cap = rng.choice([2, 4, 8]) * group, rng.choice([0.0, 0.5, 2.0, 30.0])
+    rows, batches = random_of(rng, 128, 4096, 1), random_of(rng, 1, 16, 1)
+    while batches * count * rows * rows > 1 << 28:
+        batches, rows = max(1, batches // 2), rows - rows // 4
+    slopes = 2.0 ** -torch.linspace(1, 8, count, device="cuda")
+
+    def make():
+        shapes = ((batches, rows, count, dim), *((batches, rows, count // group, dim),) * 2)
+        return (*(uniform(*shape).requires_grad_() for shape in shapes), uniform(*shapes[0]))
+
+    def change(score, b, h, row, key):
+        return cap * torch.tanh(score / cap) if cap else score - slopes[h] * (row - key).abs()
+
+    def exact(q, k, v):
+        q, k, v = (t.float().transpose(1, 2) for t in (q, k, v))
+        k, v = (t.repeat_interleave(group, 1) for t in (k, v))
+        place = torch.arange(rows, device="cuda")
+        scores = change(q @ k.transpose(-1, -2) * dim**-0.5, None, torch.arange(count, device="cuda")[:, None, None], place[:, None], place)
+        if causal:
+            scores = scores.masked_fill(place > place[:, None], float("-inf"))
+        return (scores.softmax(-1) @ v).transpose(1, 2)
+
+    torch._dynamo.reset()
+    compiled = torch.compile(flex_attention, dynamic=False)
+    blocks = create_block_mask(lambda b, h, row, key: row >= key, None, None, rows, rows) if causal else None
+
+    def flex(q, k, v):
+        given = (t.transpose(1, 2) for t in (q, k, v))
+        return compiled(*given, score_mod=change, block_mask=blocks, enable_gqa=group > 1).transpose(1, 2)
+
+    def ours(q, k, v):
+        return ht.flash_attn_func(q, k, v, causal=causal, softcap=cap, alibi_slopes=None if cap else slopes)
+
+    return Case(
+        "changed", f"B{batches} H{count}/{count // group} {rows} D{dim}{' causal' if causal else ''} {f'soft-cap {cap}' if cap else 'ALiBi'}",
+        make, with_gradients(ours), {"flex": with_gradients(flex)}, with_gradients(exact), 8 * batches * dim * rows * (count + count // group),
     )  # fmt: skip
 
 

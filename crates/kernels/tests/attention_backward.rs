@@ -427,6 +427,27 @@ fn two_tiles_give_the_same_bits_in_any_order() {
     }
 }
 
+/// One block for all tiles, some of which are empty: what it waits for at the end of a tile does not change what it waits for in the next.
+#[test]
+fn a_block_takes_one_tile_after_the_other() {
+    let (device, target) = common::device("sim:h200");
+    let target = Target { sms: 1, ..target };
+    for (index, source) in [TileSource::Static, TileSource::Ticket]
+        .into_iter()
+        .enumerate()
+    {
+        let mut attention = Problem::ragged(vec![(70, 300), (0, 5), (9, 0), (130, 129)], 2, 64);
+        attention.mask = MASKS[index];
+        let problem = Backward::of(attention);
+        let variant = BACKWARD.choose(Some("wgmma"), &problem, target);
+        let mut job = variant
+            .and_then(|variant| variant.job(&problem, Some(&Schedule::new(source)), target))
+            .expect("a job");
+        fill_backward(&mut job, &problem, 3);
+        judged(job, &problem, "wgmma", &device);
+    }
+}
+
 /// Sums in fixed point are those in f32, but for what they are rounded to.
 #[test]
 fn fixed_point_is_as_exact_as_f32() {

@@ -122,13 +122,14 @@ def _train(what: str, operation: Operation, deterministic: bool, query: torch.Te
     return operation.train(query, *arguments, bool(deterministic) or torch.are_deterministic_algorithms_enabled())
 
 
-def _trains(what: str, policy: Any, scores: Scores, q: torch.Tensor, k: torch.Tensor, v: torch.Tensor, *tables: torch.Tensor | None) -> bool:
+def _trains(what: str, policy: Any, scores: Scores, q: torch.Tensor, k: torch.Tensor, v: torch.Tensor, slopes: Any, sinks: Any) -> bool:
     """Whether a call with changed scores wants a gradient; refuses what there is none of."""
-    if scores.slopes.numel():
-        no_gradient(f"{what}: alibi_slopes", q, k, v, *tables)
-    if not wants_gradient(q, k, v, *tables):
-        no_tangent(what, q, k, v, *tables)
+    if not wants_gradient(q, k, v, slopes, sinks):
+        no_tangent(what, q, k, v, slopes, sinks)
         return False
+    no_gradient(f"{what}: alibi_slopes", slopes)
+    if scores.slopes.numel() and scores.softcap:
+        no_gradient(f"{what}: softcap and alibi_slopes together", q, k, v, sinks)
     no_policy(what, policy)
     check(what, q, k, v, 1, 2 if q.dim() == 4 else None)
     return True
@@ -182,7 +183,7 @@ def flash_attn_func(
     (out, log-sum-exp, None).
 
     ``softcap``, ``alibi_slopes`` and ``sinks``, one more score for each query head, of no key, change the
-    scores; with slopes there is no gradient yet, nor with the masks that follow. ``prefix_lens`` (int32, one for each sequence): so many
+    scores. Gradients go through each of them, of sinks too; not through ``softcap`` and ``alibi_slopes`` together, nor to the slopes, nor with the masks that follow. ``prefix_lens`` (int32, one for each sequence): so many
     first keys are seen by every query, whatever a causal mask or a window says. ``documents`` (int32, (batch, keys)
     or (keys,)): a query sees the keys of its own document alone, which is that of the key at its place. ``block_mask`` (bool, (batch or 1,
     heads or 1, blocks of queries, blocks of keys) or the last two): False hides a whole block of keys from a

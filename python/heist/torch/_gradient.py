@@ -8,6 +8,7 @@ from ._device import DTYPES, PLANS, Launcher, UnsupportedError, aligned, device_
 from ._layout import check, check_starts, dense, empty, fits, mostly_rows, of_one, where_they_lie, window_of
 from ._library import Gradient, call, define, remember
 from ._pairs import PAIRS, Paired
+from ._scores import PLAIN, Scores
 
 #: The widest head whose gradients can be had.
 WIDEST = 128
@@ -52,13 +53,13 @@ def _key(what, *given):
 
 
 def _backward(
-    d_out, q, k, v, out, lse, causal=False, left=-1, right=-1, scale=0.0, deterministic=False, policy="", pairs=None, softcap=0.0
+    d_out, q, k, v, out, lse, causal=False, left=-1, right=-1, scale=0.0, deterministic=False, policy="", pairs=None, scores=PLAIN
 ):
     """The gradients of query, key and value, (batch, heads, rows, elements)."""
-    key = _key("attention_backward", d_out, q, k, v, out, lse, pairs, softcap, causal, left, right, scale, deterministic, policy)
+    key = _key("attention_backward", d_out, q, k, v, out, lse, pairs, *scores.key(), causal, left, right, scale, deterministic, policy)
     found = PLANS.get(key)
     if found is None:
-        found = PLANS[key] = _plan(d_out, q, k, v, out, lse, causal, left, right, scale, deterministic, policy, pairs, softcap)
+        found = PLANS[key] = _plan(d_out, q, k, v, out, lse, causal, left, right, scale, deterministic, policy, pairs, scores)
     launcher, rows, keep = found
     gradients = [empty(tensor, rows) for tensor in (q, k, v)]
     if launcher is None:
@@ -66,21 +67,30 @@ def _backward(
     given = (q, k, v, out, d_out)
     own = [tensor if kept else dense(tensor, rows) for tensor, kept in zip(given, keep)]
     own.append(lse.contiguous())
-    masks = () if pairs is None else (pairs,)
-    launcher(*(t.data_ptr() for t in own), 0, 0, *(t.data_ptr() for t in (*gradients, *masks)))
+    tables = _tables(pairs, scores)
+    launcher(*(t.data_ptr() for t in own), 0, 0, *(t.data_ptr() for t in gradients), *tables)
     if all(a is b for a, b in zip(own, (*given, lse))):
-        remember(launcher, [4, 0, 1, 2, 3, 5, *(11 for _ in masks)], list(zip(gradients, (8, 9, 10))))
+        slots = [11] if pairs is not None else scores.slots_of_gradient()
+        remember(launcher, [4, 0, 1, 2, 3, 5, *slots], list(zip(gradients, (8, 9, 10))))
     return tuple(gradients)
 
 
-def _plan(d_out, q, k, v, out, lse, causal, left, right, scale, deterministic, policy, pairs, softcap):
+def _tables(pairs, scores):
+    """The addresses of what scores are changed with, behind the gradients; none where there is nothing."""
+    if pairs is not None:
+        return (pairs.data_ptr(),)
+    return (0, scores.slopes.data_ptr()) if scores.slopes is not None and scores.slopes.numel() else ()
+
+
+def _plan(d_out, q, k, v, out, lse, causal, left, right, scale, deterministic, policy, pairs, scores):
     what = "attention backward"
     check(what, q, k, v, 1, 2)
     _check_results(what, d_out, q, v, out, lse, q.shape[:3])
+    scores.check(what, q, k)
     mask = None if pairs is None else Paired(pairs)
     if mask is not None:
         mask.check(what, q, k)
-    index = device_of(what, q, k, v, d_out, out, lse, *(() if pairs is None else (pairs,)))
+    index = device_of(what, q, k, v, d_out, out, lse, *(() if pairs is None else (pairs,)), *scores.tensors())
     rows = mostly_rows(q, k, v)
     if q.numel() == 0 or k.numel() == 0:
         return None, rows, None
@@ -90,7 +100,7 @@ def _plan(d_out, q, k, v, out, lse, causal, left, right, scale, deterministic, p
         lambda views: ops_of(index).attention_backward(
             batch, queries, k.shape[2], heads, k.shape[1], dim, dtype=DTYPES[q.dtype], rows=rows, causal=causal,
             window=window_of(left, right), scale=scale or None, deterministic=deterministic, policy=policy or None,
-            pairs=None if mask is None else mask.how()["pairs"], views=views, softcap=softcap or None,
+            pairs=None if mask is None else mask.how()["pairs"], views=views, **scores.how_of_gradient(),
         ),
     )  # fmt: skip
     keep += [fits(tensor, rows) for tensor in (out, d_out)]
@@ -132,17 +142,22 @@ differentiate_paired = define(
 
 
 def _backward_scored(
-    d_out, q, k, v, out, lse, softcap, causal=False, left=-1, right=-1, scale=0.0, deterministic=False, policy=""
+    d_out, q, k, v, out, lse, slopes, softcap, causal=False, left=-1, right=-1, scale=0.0, deterministic=False, policy=""
 ):
-    return _backward(d_out, q, k, v, out, lse, causal, left, right, scale, deterministic, policy, softcap=softcap)
+    scores = Scores(slopes, None, softcap)
+    return _backward(d_out, q, k, v, out, lse, causal, left, right, scale, deterministic, policy, scores=scores)
 
 
-def _like_scored(d_out, q, k, v, out, lse, softcap, *how):
+def _like_scored(d_out, q, k, v, out, lse, slopes, softcap, *how):
+    one_device("attention backward", q, slopes)
+    Scores(slopes, None, softcap).check("attention backward", q, k)
     return _like(d_out, q, k, v, out, lse)
 
 
+#: What changes scores and has a part in the gradients of queries, keys and values: sinks are in the log-sum-exps.
+_SCORES = "Tensor slopes, float softcap"
 differentiate_scored = define(
-    "attention_scored_backward", f"Tensor grad, {QKV}, Tensor out, Tensor lse, float softcap, {HOW}, {_SWITCH}", _RESULTS, _backward_scored,
+    "attention_scored_backward", f"Tensor grad, {QKV}, Tensor out, Tensor lse, {_SCORES}, {HOW}, {_SWITCH}", _RESULTS, _backward_scored,
     _like_scored,
 )  # fmt: skip
 
@@ -152,37 +167,38 @@ differentiate_scored = define(
 
 def _backward_packed(
     d_out, q, k, v, out, lse, q_starts, k_starts, most_queries, most_keys, causal=False, left=-1, right=-1, scale=0.0,
-    deterministic=False, policy="", softcap=0.0,
+    deterministic=False, policy="", scores=PLAIN,
 ):  # fmt: skip
     """The same for (rows of all sequences, heads, elements). Rows that are in no sequence
     have a gradient of zero."""
     key = _key(
         "attention_packed_backward", d_out, q, k, v, out, lse, q_starts, k_starts, most_queries, most_keys, causal, left,
-        right, scale, deterministic, policy, softcap,
+        right, scale, deterministic, policy, *scores.key(),
     )  # fmt: skip
     found = PLANS.get(key)
     if found is None:
         found = PLANS[key] = _plan_packed(
             d_out, q, k, v, out, lse, q_starts, k_starts, most_queries, most_keys, causal, left, right, scale, deterministic, policy,
-            softcap,
+            scores,
         )  # fmt: skip
     launcher, keep = found
     gradients = [torch.zeros_like(tensor, memory_format=torch.contiguous_format) for tensor in (q, k, v)]
     if launcher is not None:
         own = [tensor if kept else tensor.contiguous() for tensor, kept in zip((q, k, v), keep)]
         own += [tensor.contiguous() for tensor in (out, d_out, lse, q_starts, k_starts)]
-        launcher(*(t.data_ptr() for t in own), *(t.data_ptr() for t in gradients))
+        launcher(*(t.data_ptr() for t in own), *(t.data_ptr() for t in gradients), *_tables(None, scores))
     return tuple(gradients)
 
 
 def _plan_packed(
-    d_out, q, k, v, out, lse, q_starts, k_starts, most_queries, most_keys, causal, left, right, scale, deterministic, policy, softcap
+    d_out, q, k, v, out, lse, q_starts, k_starts, most_queries, most_keys, causal, left, right, scale, deterministic, policy, scores
 ):
     what = "packed attention backward"
     check(what, q, k, v, 1, None)
     _check_results(what, d_out, q, v, out, lse, (q.shape[1], q.shape[0]))
     check_starts(what, q_starts, k_starts)
-    index = device_of(what, q, k, v, d_out, out, lse, q_starts, k_starts)
+    scores.check(what, q, k)
+    index = device_of(what, q, k, v, d_out, out, lse, q_starts, k_starts, *scores.tensors())
     sequences = q_starts.numel() - 1
     if q.numel() == 0 or k.numel() == 0 or sequences == 0:
         return None, None
@@ -191,7 +207,8 @@ def _plan_packed(
         lambda views: ops_of(index).attention_backward(
             sequences, min(most_queries, q.shape[0]), min(most_keys, k.shape[0]), q.shape[1], k.shape[1], q.shape[2],
             dtype=DTYPES[q.dtype], rows=True, packed=(q.shape[0], k.shape[0]), causal=causal, window=window_of(left, right),
-            scale=scale or None, deterministic=deterministic, policy=policy or None, views=views, softcap=softcap or None,
+            scale=scale or None, deterministic=deterministic, policy=policy or None, views=views,
+            **scores.how_of_gradient(),
         ),
     )  # fmt: skip
     named = (("query", q), ("key", k), ("value", v), ("out", out), ("grad", d_out))
@@ -217,21 +234,24 @@ differentiate_packed = define(
 
 
 def _backward_packed_scored(
-    d_out, q, k, v, out, lse, q_starts, k_starts, softcap, most_queries, most_keys, causal=False, left=-1, right=-1, scale=0.0,
+    d_out, q, k, v, out, lse, q_starts, k_starts, slopes, softcap, most_queries, most_keys, causal=False, left=-1, right=-1, scale=0.0,
     deterministic=False, policy="",
 ):  # fmt: skip
     return _backward_packed(
-        d_out, q, k, v, out, lse, q_starts, k_starts, most_queries, most_keys, causal, left, right, scale, deterministic, policy, softcap
-    )
+        d_out, q, k, v, out, lse, q_starts, k_starts, most_queries, most_keys, causal, left, right, scale, deterministic, policy,
+        Scores(slopes, None, softcap),
+    )  # fmt: skip
 
 
-def _like_packed_scored(d_out, q, k, v, out, lse, q_starts, k_starts, softcap, *how):
+def _like_packed_scored(d_out, q, k, v, out, lse, q_starts, k_starts, slopes, softcap, *how):
+    one_device("packed attention backward", q, slopes)
+    Scores(slopes, None, softcap).check("packed attention backward", q, k)
     return _like_packed(d_out, q, k, v, out, lse, q_starts, k_starts)
 
 
 differentiate_packed_scored = define(
     "attention_packed_scored_backward",
-    f"Tensor grad, {QKV}, Tensor out, Tensor lse, Tensor q_starts, Tensor k_starts, float softcap, int most_queries, int most_keys, "
+    f"Tensor grad, {QKV}, Tensor out, Tensor lse, Tensor q_starts, Tensor k_starts, {_SCORES}, int most_queries, int most_keys, "
     f"{HOW}, {_SWITCH}",
     _RESULTS, _backward_packed_scored, _like_packed_scored,
 )  # fmt: skip
@@ -274,7 +294,7 @@ def _of_sinks(sinks, lse, out, d_out, heads):
 def _gradients_scored(ctx, d_out, _):
     q, k, v, out, lse, slopes, sinks = ctx.saved_tensors
     softcap, *how = ctx.how
-    own = call(differentiate_scored, None, d_out, q, k, v, out, lse, softcap, *how)
+    own = call(differentiate_scored, None, d_out, q, k, v, out, lse, slopes, softcap, *how)
     of_sinks = _of_sinks(sinks, lse, out, d_out, 1) if ctx.needs_input_grad[4] else None
     return (*own, None, of_sinks, *(None,) * 6)
 
@@ -282,7 +302,7 @@ def _gradients_scored(ctx, d_out, _):
 def _gradients_packed_scored(ctx, d_out, _):
     q, k, v, out, lse, q_starts, k_starts, slopes, sinks = ctx.saved_tensors
     softcap, *how = ctx.how
-    own = call(differentiate_packed_scored, None, d_out, q, k, v, out, lse, q_starts, k_starts, softcap, *how)
+    own = call(differentiate_packed_scored, None, d_out, q, k, v, out, lse, q_starts, k_starts, slopes, softcap, *how)
     of_sinks = _of_sinks(sinks, lse, out, d_out, 0) if ctx.needs_input_grad[6] else None
     return (*own, None, None, None, of_sinks, *(None,) * 8)
 

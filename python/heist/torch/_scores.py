@@ -10,6 +10,8 @@ from ._device import UnsupportedError, tensors_only
 
 #: The operands that they are.
 _SLOPES, _SINKS = 10, 11
+#: The same among those of gradients.
+_SLOPES_OF_GRADIENT = 12
 
 #: The arguments of an operation.
 SCORES = "Tensor slopes, Tensor sinks, float softcap"
@@ -64,6 +66,21 @@ class Scores(NamedTuple):
         """The operand that each tensor of an operation is."""
         tables = zip(self[:2], (_SLOPES, _SINKS))
         return [slot if table is not None and table.numel() else None for table, slot in tables if table is not None]
+
+    def how_of_gradient(self) -> dict[str, Any]:
+        """As a plan of gradients takes it: those of queries, keys and values are the same without sinks."""
+        how = self.how()
+        return {"softcap": how["softcap"], "alibi": how["alibi"]}
+
+    def slots_of_gradient(self) -> list[int | None]:
+        """The operand that slopes are among those of gradients."""
+        if self.slopes is None:
+            return []
+        return [_SLOPES_OF_GRADIENT if self.slopes.numel() else None]
+
+
+#: Nothing.
+PLAIN = Scores()
 
 
 def scores_of(what: str, q: torch.Tensor, heads: int, softcap: Any, slopes: Any, sinks: Any) -> Scores | None:

@@ -512,7 +512,7 @@ fn operands(problem: &Attention, asked: &Problem) -> Vec<Operand> {
         list("pages", u32s, table),
         list("k_scale", f32s, scales),
         list("v_scale", f32s, scales),
-        of_heads("slopes", problem.added.alibi),
+        slopes(problem),
         of_heads("sinks", problem.added.sinks),
         new("k_new"),
         new("v_new"),
@@ -532,6 +532,15 @@ fn operands(problem: &Attention, asked: &Problem) -> Vec<Operand> {
 }
 
 /// The mask of pairs, as an operand.
+/// The slopes of ALiBi, where there is any.
+pub(super) fn slopes(problem: &Attention) -> Operand {
+    let count = match problem.added.alibi {
+        true => problem.heads.into(),
+        false => 0,
+    };
+    Operand::tensor("slopes", Role::In, ElementType::F32, count, count == 0).list()
+}
+
 pub(super) fn pairs(problem: &Attention, asked: &Problem) -> Operand {
     let (element, count) = problem.added.pairs.map_or((ElementType::U8, 0), |mask| {
         let count = mask.elements(asked.extents());

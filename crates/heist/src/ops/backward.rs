@@ -1,6 +1,6 @@
 //! The gradients of attention.
 
-use super::attention::{Attention, Sequences, pairs};
+use super::attention::{Attention, Sequences, pairs, slopes};
 use super::error::OpError;
 use super::library::{Key, Ops};
 use super::memory::Memory;
@@ -41,6 +41,8 @@ pub struct AttentionBackwardOperands<'m> {
     pub k_starts: Option<Memory<'m>>,
     /// The mask of pairs, where the attention had one.
     pub pairs: Option<Memory<'m>>,
+    /// The slopes of ALiBi, where it had them.
+    pub slopes: Option<Memory<'m>>,
     /// The gradient of the queries. Rows that are in no sequence are not written, here
     /// and in the two below.
     pub dq: Memory<'m>,
@@ -53,6 +55,7 @@ pub struct AttentionBackwardOperands<'m> {
 impl Operands for AttentionBackwardOperands<'_> {
     const NAMES: &'static [&'static str] = &[
         "q", "k", "v", "out", "d_out", "lse", "q_starts", "k_starts", "dq", "dk", "dv", "pairs",
+        "slopes",
     ];
 
     fn memory(&self) -> [Option<Memory<'_>>; SLOTS] {
@@ -61,7 +64,7 @@ impl Operands for AttentionBackwardOperands<'_> {
         list[..6].copy_from_slice(&given.map(Some));
         list[6..8].copy_from_slice(&[self.q_starts, self.k_starts]);
         list[8..11].copy_from_slice(&[self.dq, self.dk, self.dv].map(Some));
-        list[11] = self.pairs;
+        list[11..13].copy_from_slice(&[self.pairs, self.slopes]);
         list
     }
 }
@@ -124,5 +127,6 @@ fn operands(problem: &Attention, asked: &Problem) -> Vec<Operand> {
         written("dk", kv),
         written("dv", kv),
         pairs(problem, asked),
+        slopes(problem),
     ]
 }

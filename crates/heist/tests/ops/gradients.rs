@@ -121,6 +121,7 @@ fn gradients_of_packed_attention() {
             dk: Memory::host_mut(&mut dk),
             dv: Memory::host_mut(&mut dv),
             pairs: None,
+            slopes: None,
         };
         plan.launch(&operands, WorkspaceMemory::NONE, STREAM)
             .expect("a launch");

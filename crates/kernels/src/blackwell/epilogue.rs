@@ -142,7 +142,7 @@ fn pairs<'k, O: Stored>(
         .map(|(index, pair)| {
             let further = col + index as u32 * 2;
             let scales = finish.columns(k, further, line);
-            finish.pair(k, [pair[0], pair[1]], further, scales, line)
+            finish.pair(k, [pair[0], pair[1]], further, (scales, None), line)
         })
         .collect()
 }

@@ -6,6 +6,7 @@ use super::row_scales::RowScales;
 use heist_builder::{
     Bool, Global, Half, Kernel, Ptr, Storable, Val, WarpTile, WgmmaResult, bf16, f16,
 };
+use std::ops::Range;
 
 /// How many pairs have their addends loaded before the first of them is stored.
 const BATCH: usize = 8;
@@ -18,6 +19,8 @@ pub(crate) trait Stored: Storable {
     fn store_pair<'k>(at: Ptr<'k, Global, Self>, pair: [Val<'k, f32>; 2]);
     /// Two neighbours in one word, where they fit into it.
     fn word<'k>(pair: [Val<'k, f32>; 2]) -> Option<Val<'k, u32>>;
+    /// The two neighbours that a word has.
+    fn pair(word: Val<'_, u32>) -> Option<[Val<'_, f32>; 2]>;
 }
 
 macro_rules! halves {
@@ -32,6 +35,9 @@ macro_rules! halves {
             fn word<'k>([low, high]: [Val<'k, f32>; 2]) -> Option<Val<'k, u32>> {
                 Some(Val::pack_as::<$ty>(low, high).bitcast())
             }
+            fn pair(word: Val<'_, u32>) -> Option<[Val<'_, f32>; 2]> {
+                Some([word, word >> 16].map(|half| half.cast::<u16>().bitcast::<$ty>().cast()))
+            }
         }
     )*};
 }
@@ -45,6 +51,9 @@ impl Stored for f32 {
         at.store_vec(pair);
     }
     fn word<'k>(_: [Val<'k, f32>; 2]) -> Option<Val<'k, u32>> {
+        None
+    }
+    fn pair(_: Val<'_, u32>) -> Option<[Val<'_, f32>; 2]> {
         None
     }
 }
@@ -172,6 +181,8 @@ pub(crate) struct Finish {
     pub(crate) aligned: u32,
     /// Whether there are whole eights of columns: the 16 bytes of eight lie inside or outside.
     pub(crate) eights: bool,
+    /// Of how many blocks of 8 columns biases are read at a time, where there are whole pairs of columns, and registers for it; else 0.
+    pub(crate) biases: u32,
 }
 
 impl Finish {
@@ -187,6 +198,7 @@ impl Finish {
                 .find(|n| pitch.is_multiple_of(*n))
                 .unwrap_or(1),
             eights: false,
+            biases: 0,
         }
     }
 
@@ -214,32 +226,61 @@ impl Finish {
     }
 
     /// The results of a pair of accumulators, `further` columns from where `to` begins. Nothing
-    /// outside is read.
+    /// outside is read, and no bias that was read ahead.
     pub(crate) fn pair<'k, T: Stored>(
         &self,
         k: &Kernel<'k>,
         sums: [Val<'k, f32>; 2],
         further: u32,
-        cols: Option<[Val<'k, f32>; 2]>,
+        (cols, bias): (Option<[Val<'k, f32>; 2]>, Option<[Val<'k, f32>; 2]>),
         to: &To<'k, T>,
     ) -> [Val<'k, f32>; 2] {
-        let none = Addends {
-            scale: None,
-            c: None,
-            bias: None,
+        let own = Finish {
+            bias: self.bias && bias.is_none(),
+            ..*self
         };
-        let addends = if self.reads() {
+        let mut addends = if own.reads() {
             let mut place = ColumnPair::new(further, to);
             if let Some(rows) = to.rows {
                 let [both, first] = place.inside.unwrap_or([k.c(true); 2]);
                 let row = rows.gt(0u32);
                 place.inside = Some([both & row, first & row]);
             }
-            self.addends(k, &place, cols, to)
+            own.addends(k, &place, cols, to)
         } else {
-            none
+            Addends {
+                scale: None,
+                c: None,
+                bias: None,
+            }
         };
+        addends.bias = addends.bias.or(bias);
         [0, 1].map(|i| self.value(k, sums[i], addends, i, to))
+    }
+
+    /// The biases of a thread's pairs of columns, one in each of these blocks of 8 columns, as words: one wait for all of them. `None` where
+    /// each is read by itself.
+    pub(super) fn biases_of<'k, T: Stored>(
+        &self,
+        k: &Kernel<'k>,
+        col: Val<'k, u32>,
+        blocks: Range<u32>,
+        to: &To<'k, T>,
+    ) -> Option<Vec<Val<'k, u32>>> {
+        if !self.bias || self.biases == 0 || T::BYTES != 2 {
+            return None;
+        }
+        let first = to.bias.at(col).cast::<u32>();
+        let word = |block: u32| {
+            let load = || first.at(4 * block).load();
+            let Some(cols) = to.cols else {
+                return load();
+            };
+            let word = k.var(0u32);
+            k.if_((col + 8 * block).lt(cols), || word.set(load()));
+            word.get()
+        };
+        Some(blocks.map(word).collect())
     }
 
     /// The result of one accumulator, with its factor and addend.

@@ -292,6 +292,7 @@ impl<'k> Staged<'k> {
         let width = self.shape.width;
         let cols = sums.blocks() as u32 * 8;
         let panels = cols / width;
+        let mut biases = None;
         for panel in 0..cols.div_ceil(width) {
             let buffer = panel % self.shape.buffers;
             let tile = self
@@ -302,6 +303,11 @@ impl<'k> Staged<'k> {
             }
             let first = panel * width;
             let wide = width.min(cols - first);
+            let (block, at_a_time) = (first / 8, finish.biases.max(1));
+            if block.is_multiple_of(at_a_time) {
+                let blocks = block..(block + at_a_time).min(cols / 8);
+                biases = finish.biases_of(&k, col, blocks, to);
+            }
             for pair in 0..wide.div_ceil(16) {
                 let words = [0, 1].map(|next| {
                     let block = first / 8 + pair * 2 + next;
@@ -310,9 +316,12 @@ impl<'k> Staged<'k> {
                         return [k.c(0u32).bitcast(); 2];
                     };
                     let cols = finish.columns(&k, block * 8, &lines[0]);
+                    let bias = biases
+                        .as_ref()
+                        .and_then(|words| O::pair(words[(block % at_a_time) as usize]));
                     [0, 1].map(|half| {
                         let two = [sums[half * 2], sums[half * 2 + 1]];
-                        let done = finish.pair(&k, two, block * 8, cols, &lines[half]);
+                        let done = finish.pair(&k, two, block * 8, (cols, bias), &lines[half]);
                         packed::<O>(&k, done).bitcast()
                     })
                 });
