@@ -195,6 +195,13 @@ TRAIN = {
     "attention_packed_train": lambda: (
         *(train(9, 2, 16) for _ in range(3)), *(torch.tensor([0, 4, 9], dtype=torch.int32),) * 2, 5, 5,
     ),
+    "attention_scored_train": lambda: (
+        *(train(1, 2, 8, 16) for _ in range(3)), torch.tensor([0.5, 0.25]), torch.randn(2, requires_grad=True), 0.0, True,
+    ),
+    "attention_packed_scored_train": lambda: (
+        *(train(9, 2, 16) for _ in range(3)), *(torch.tensor([0, 4, 9], dtype=torch.int32),) * 2, torch.empty(0),
+        torch.randn(2, requires_grad=True), 2.0, 5, 5,
+    ),
     "mm_train": lambda: (torch.randn(8, 16, dtype=F16, requires_grad=True), torch.randn(16, 8, dtype=F16, requires_grad=True)),
     "addmm_train": lambda: (
         torch.randn(8, dtype=F16, requires_grad=True), torch.randn(8, 16, dtype=F16, requires_grad=True),
@@ -226,6 +233,13 @@ DIFFERENTIATE = {
     "attention_packed_backward": lambda: (
         *(torch.randn(9, 2, 16, dtype=F16) for _ in range(5)), torch.randn(2, 9),
         *(torch.tensor([0, 4, 9], dtype=torch.int32),) * 2, 5, 5, False, -1, -1, 0.0, True,
+    ),
+    "attention_scored_backward": lambda: (
+        *(torch.randn(1, 2, 8, 16, dtype=F16) for _ in range(5)), torch.randn(1, 2, 8), torch.tensor([0.5, 0.25]), 0.0, True,
+    ),
+    "attention_packed_scored_backward": lambda: (
+        *(torch.randn(9, 2, 16, dtype=F16) for _ in range(5)), torch.randn(2, 9),
+        *(torch.tensor([0, 4, 9], dtype=torch.int32),) * 2, torch.empty(0), 2.0, 5, 5,
     ),
 }  # fmt: skip
 

@@ -100,21 +100,10 @@ pub(super) struct Form {
 /// Such a depth, in elements of 16 bits.
 pub(crate) const SHORT: u32 = 1024;
 
-/// Of how many blocks of columns a thread has registers for biases, in words.
-fn biases_at_a_time(tiling: &Tiling) -> u32 {
-    match tiling.sums() {
-        ..=96 => 16,
-        _ => 8,
-    }
-}
-
 impl Form {
     pub(super) fn new(problem: &Gemm, tiling: &Tiling, arch: Arch) -> Result<Form, KernelError> {
         let majors = majors(problem, tiling.swapped);
-        let mut finish = Finish::new(&problem.epilogue, problem.scales, problem.ldc);
-        if problem.n.is_multiple_of(2) {
-            finish.biases = biases_at_a_time(tiling);
-        }
+        let finish = Finish::new(&problem.epilogue, problem.scales, problem.ldc);
         let wrong = |why| Err(KernelError::unfit(format!("tile shape {tiling}: {why}")));
         if problem.in_levels() {
             fits_levels(problem.scales, tiling).or_else(wrong)?;

@@ -92,7 +92,7 @@ fn fitting(
     if let Some(why) = refusal(problem, target) {
         return Err(KernelError::unfit(format!("gemm {tiling}: {why}")));
     }
-    let form = Form::new(problem, tiling, target.arch)?;
+    let mut form = Form::new(problem, tiling, target.arch)?;
     if let Some(why) = unshared(tiling, form.majors) {
         return Err(KernelError::unfit(format!("tile shape {tiling}: {why}")));
     }
@@ -110,6 +110,9 @@ fn fitting(
         return Err(KernelError::unfit(format!(
             "tile shape {tiling}: its sums, what is read for them and what {schedule} takes do not fit the registers"
         )));
+    }
+    if problem.n.is_multiple_of(2) {
+        form.finish.biases = registers::biases(&form, schedule);
     }
     Ok(form)
 }
