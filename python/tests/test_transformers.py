@@ -44,3 +44,28 @@ def test_logits_and_generated_tokens(models, padded):
     # Tokens follow the larger of two logits; where rounding decides, either is right.
     same = (generated[0] == generated[1])[:, 12:].float().mean()
     assert same >= 0.5, generated
+
+
+@pytest.mark.parametrize("padded", [0, 5])
+def test_a_step_of_training_through_a_soft_cap(padded):
+    """Gemma 2: a soft-cap in every layer, and a window in every second one."""
+    ht.register_transformers()
+    tokens = torch.randint(0, 64, (2, 12), generator=torch.Generator().manual_seed(1))
+    mask = torch.ones_like(tokens)
+    mask[0, :padded] = 0
+    # What a token of padding foretells means nothing.
+    labels = tokens.masked_fill(mask.roll(1, 1) == 0, -100).masked_fill(mask == 0, -100)
+    gradients = []
+    for implementation in ("heist", "eager"):
+        config = transformers.Gemma2Config(
+            vocab_size=64, hidden_size=64, intermediate_size=64, num_hidden_layers=2, num_attention_heads=4, num_key_value_heads=2,
+            head_dim=16, max_position_embeddings=64, sliding_window=4, attn_logit_softcapping=2.0, query_pre_attn_scalar=1,
+            attn_implementation=implementation,
+        )  # fmt: skip
+        torch.manual_seed(5)
+        one = transformers.Gemma2ForCausalLM(config).to(torch.bfloat16)
+        one(tokens, attention_mask=mask, labels=labels).loss.backward()
+        gradients.append({name: p.grad.float() for name, p in one.named_parameters() if "_proj" in name})
+    for name, found in gradients[0].items():
+        want = gradients[1][name]
+        assert (found - want).norm() <= 0.05 * want.norm(), name

@@ -45,6 +45,7 @@ mod model_cases;
 mod order;
 mod panels;
 mod params;
+mod placement;
 mod problem;
 mod query_tile;
 mod reference;

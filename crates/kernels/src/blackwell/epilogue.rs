@@ -6,7 +6,7 @@
 //! the threads.
 
 use super::tiling::{BUFFERS, ROW_BYTES, STORING_WARPS};
-use crate::gemm::{Finish, Stored, To};
+use crate::gemm::{Finish, OfColumns, Stored, To};
 use heist_builder::{Kernel, SharedTile, TensorMapRef, TensorSums, TileLayout, TileSpec, Val, f16};
 
 /// Rows of a warp.
@@ -141,8 +141,11 @@ fn pairs<'k, O: Stored>(
         .enumerate()
         .map(|(index, pair)| {
             let further = col + index as u32 * 2;
-            let scales = finish.columns(k, further, line);
-            finish.pair(k, [pair[0], pair[1]], further, (scales, None), line)
+            let columns = OfColumns {
+                scale: finish.columns(k, further, line),
+                bias: None,
+            };
+            finish.pair(k, [pair[0], pair[1]], further, columns, line)
         })
         .collect()
 }

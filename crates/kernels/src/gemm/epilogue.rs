@@ -232,11 +232,11 @@ impl Finish {
         k: &Kernel<'k>,
         sums: [Val<'k, f32>; 2],
         further: u32,
-        (cols, bias): (Option<[Val<'k, f32>; 2]>, Option<[Val<'k, f32>; 2]>),
+        columns: OfColumns<'k>,
         to: &To<'k, T>,
     ) -> [Val<'k, f32>; 2] {
         let own = Finish {
-            bias: self.bias && bias.is_none(),
+            bias: self.bias && columns.bias.is_none(),
             ..*self
         };
         let mut addends = if own.reads() {
@@ -246,7 +246,7 @@ impl Finish {
                 let row = rows.gt(0u32);
                 place.inside = Some([both & row, first & row]);
             }
-            own.addends(k, &place, cols, to)
+            own.addends(k, &place, columns.scale, to)
         } else {
             Addends {
                 scale: None,
@@ -254,7 +254,7 @@ impl Finish {
                 bias: None,
             }
         };
-        addends.bias = addends.bias.or(bias);
+        addends.bias = addends.bias.or(columns.bias);
         [0, 1].map(|i| self.value(k, sums[i], addends, i, to))
     }
 
@@ -481,6 +481,13 @@ impl Finish {
         }
         activate(k, value, self.activation)
     }
+}
+
+/// The factors and the biases of a pair of columns, which all rows share, where they were read for all of them.
+#[derive(Clone, Copy)]
+pub(crate) struct OfColumns<'k> {
+    pub(crate) scale: Option<[Val<'k, f32>; 2]>,
+    pub(crate) bias: Option<[Val<'k, f32>; 2]>,
 }
 
 /// The factor and the addend of a pair of accumulators.

@@ -13,7 +13,7 @@
 //! A tile with swapped operands is transposed here: by `stmatrix`, or by the addresses of the
 //! stores.
 
-use super::epilogue::{Finish, Stored, Sums, To};
+use super::epilogue::{Finish, OfColumns, Stored, Sums, To};
 use super::kernel::left;
 use super::problem::Scales;
 use super::tiling::Tiling;
@@ -315,13 +315,15 @@ impl<'k> Staged<'k> {
                     let Some(sums) = sums.block(block as usize) else {
                         return [k.c(0u32).bitcast(); 2];
                     };
-                    let cols = finish.columns(&k, block * 8, &lines[0]);
-                    let bias = biases
-                        .as_ref()
-                        .and_then(|words| O::pair(words[(block % at_a_time) as usize]));
+                    let columns = OfColumns {
+                        scale: finish.columns(&k, block * 8, &lines[0]),
+                        bias: biases
+                            .as_ref()
+                            .and_then(|words| O::pair(words[(block % at_a_time) as usize])),
+                    };
                     [0, 1].map(|half| {
                         let two = [sums[half * 2], sums[half * 2 + 1]];
-                        let done = finish.pair(&k, two, block * 8, (cols, bias), &lines[half]);
+                        let done = finish.pair(&k, two, block * 8, columns, &lines[half]);
                         packed::<O>(&k, done).bitcast()
                     })
                 });
