@@ -1,7 +1,7 @@
 //! Divergence analysis: which predicates can differ between the lanes of one warp.
 //!
 //! A value is *laned* when it is computed from `%laneid` or `%tid` in a way
-//! that keeps their low five bits. Comparing `%tid.x` with a multiple of 32
+//! that keeps their low five bits. Asking whether `%tid.x` is below a multiple of 32
 //! splits a block between warps, not a warp, and is not laned. Values from memory are unknown and
 //! count as not laned: rules that use this must have no false positives.
 
@@ -77,18 +77,22 @@ impl Uniformity {
             "shr" => laned_input && constant(op, 2).is_none_or(|by| by < 5),
             "and" => laned_input && constant(op, 2).is_none_or(|mask| mask & 31 != 0),
             "div" => laned_input && constant(op, 2).is_none_or(|by| by % 32 != 0),
-            "setp" => {
-                laned_input
-                    && (opcode.has("eq")
-                        || opcode.has("ne")
-                        || constant(op, 2).is_none_or(|with| with % 32 != 0)
-                        || opcode.has("gt")
-                        || opcode.has("le"))
-            }
+            "setp" => laned_input && constant(op, 2).is_none_or(|with| splits_a_warp(op, with)),
             // A broadcast gives all lanes the same.
             "shfl" => laned_input && !opcode.has("idx"),
             _ => laned_input,
         }
+    }
+}
+
+/// Whether a comparison with a constant can part the lanes of one warp. Compilers write `x >= 64`
+/// as `x > 63`, too.
+fn splits_a_warp(op: &Op<'_>, with: u64) -> bool {
+    let is = |names: [&str; 4]| names.iter().any(|name| op.has(name));
+    match with % 32 {
+        0 => !is(["lt", "ge", "lo", "hs"]),
+        31 => !is(["gt", "le", "hi", "ls"]),
+        _ => true,
     }
 }
 
