@@ -24,6 +24,7 @@ mod texture;
 mod video;
 mod warp;
 
+pub(crate) use modifiers::misspelt;
 pub use modifiers::{lanes_of, space_of};
 pub use needs::features_of;
 pub(crate) use needs::needs_of;

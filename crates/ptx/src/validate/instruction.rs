@@ -42,6 +42,20 @@ impl<'m> Validator<'m> {
                 break;
             }
         }
+        if let Some((word, meant)) = op
+            .modifiers()
+            .find_map(|word| Some((word, isa::misspelt(word)?)))
+        {
+            self.report(
+                Diagnostic::error(
+                    rule::BAD_MODIFIER,
+                    self.narrow(instruction.span, op.as_str()),
+                    format!("no instruction has a modifier `.{word}`"),
+                )
+                .help(format!("is `.{meant}` meant?")),
+            );
+            return;
+        }
         if matches!(op.base(), "shfl" | "vote") && !op.has("sync") && self.wants_sync() {
             self.report(
                 Diagnostic::error(
