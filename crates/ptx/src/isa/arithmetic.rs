@@ -15,7 +15,7 @@ const fn number(name: &'static str, operands: fn(&Form<'_>) -> Lookup) -> Row {
 
 #[rustfmt::skip]
 pub(super) const ROWS: &[Row] = &[
-    number("abs", unary).needs(sign_needs).tested("tests/ptx/float/sign.ptx"),
+    number("abs", signed).needs(sign_needs).tested("tests/ptx/float/sign.ptx"),
     number("add", binary).needs(sum_needs).value(Value::Sum).unit(Unit::Adder).tested("tests/ptx/integer/add_sub.ptx"),
     number("addc", binary).tested("tests/ptx/integer/carry.ptx"),
     number("copysign", binary).tested("tests/ptx/float/sign.ptx"),
@@ -33,9 +33,9 @@ pub(super) const ROWS: &[Row] = &[
     number("min", extreme).needs(extreme_needs).tested(INTEGER),
     number("mul", product).needs(sum_needs).unit(Unit::Multiplier).tested("tests/ptx/integer/mul.ptx"),
     number("mul24", product).unit(Unit::Multiplier).tested("tests/ptx/integer/mul24.ptx"),
-    number("neg", unary).needs(sign_needs).tested("tests/ptx/float/sign.ptx"),
+    number("neg", signed).needs(sign_needs).tested("tests/ptx/float/sign.ptx"),
     number("rcp", root).tested("tests/ptx/float/rcp_sqrt.ptx"),
-    number("rem", binary).tested("tests/ptx/integer/div_rem.ptx"),
+    number("rem", remainder).tested("tests/ptx/integer/div_rem.ptx"),
     number("rsqrt", approximated).tested("tests/ptx/approx/f64.ptx"),
     number("sad", ternary).tested(INTEGER),
     number("sin", approximated).tested("tests/ptx/approx/f32.ptx"),
@@ -80,8 +80,24 @@ fn uniform(form: &Form<'_>, inputs: usize) -> Lookup {
     exactly(slots)
 }
 
-fn unary(form: &Form<'_>) -> Lookup {
-    uniform(form, 1)
+fn signed(form: &Form<'_>) -> Lookup {
+    use ScalarType::{U8, U16, U32, U64};
+    match number_type(form)? {
+        Some(ty @ (U8 | U16 | U32 | U64)) => Err(BadOpcode::Type(
+            ty,
+            "only numbers with a sign have another one: `.s16`, `.s32`, `.s64` or floating-point",
+        )),
+        _ => uniform(form, 1),
+    }
+}
+
+fn remainder(form: &Form<'_>) -> Lookup {
+    match number_type(form)? {
+        Some(ty) if !is_integer(ty) => {
+            Err(BadOpcode::Type(ty, "integers alone have a remainder here"))
+        }
+        _ => uniform(form, 2),
+    }
 }
 
 /// Names of roundings, to floating-point numbers.
