@@ -1,13 +1,13 @@
 //! Divergence analysis: which predicates can differ between the lanes of one warp.
 //!
-//! A value is *laned* when it is computed from `%laneid` or `%tid` in a way
-//! that keeps their low five bits. Comparing `%tid.x` with a multiple of 32
+//! A value is *laned* when it is computed from `%laneid` or `%tid.x` in a way
+//! that keeps their low five bits. Asking whether `%tid.x` is below a multiple of 32
 //! splits a block between warps, not a warp, and is not laned. Values from memory are unknown and
 //! count as not laned: rules that use this must have no false positives.
 
 use crate::flow::{Flow, Op, Register};
 use heist_ptx::isa::{Unit, Value};
-use heist_ptx::{Constant, Operand};
+use heist_ptx::{Constant, Operand, Part};
 
 /// The lanedness of every register of a function.
 pub(crate) struct Uniformity {
@@ -76,15 +76,10 @@ impl Uniformity {
         match opcode.base() {
             "shr" => laned_input && constant(op, 2).is_none_or(|by| by < 5),
             "and" => laned_input && constant(op, 2).is_none_or(|mask| mask & 31 != 0),
+            // From the fifth bit on, as compilers take the warp's number apart.
+            "bfe" => laned_input && constant(op, 2).is_none_or(|from| from < 5),
             "div" => laned_input && constant(op, 2).is_none_or(|by| by % 32 != 0),
-            "setp" => {
-                laned_input
-                    && (opcode.has("eq")
-                        || opcode.has("ne")
-                        || constant(op, 2).is_none_or(|with| with % 32 != 0)
-                        || opcode.has("gt")
-                        || opcode.has("le"))
-            }
+            "setp" => laned_input && constant(op, 2).is_none_or(|with| splits_a_warp(op, with)),
             // A broadcast gives all lanes the same.
             "shfl" => laned_input && !opcode.has("idx"),
             _ => laned_input,
@@ -92,10 +87,22 @@ impl Uniformity {
     }
 }
 
+/// Whether a comparison with a constant can part the lanes of one warp. Compilers write `x >= 64`
+/// as `x > 63`, too.
+fn splits_a_warp(op: &Op<'_>, with: u64) -> bool {
+    let is = |names: [&str; 4]| names.iter().any(|name| op.has(name));
+    match with % 32 {
+        0 => !is(["lt", "ge", "lo", "hs"]),
+        31 => !is(["gt", "le", "hi", "ls"]),
+        _ => true,
+    }
+}
+
 fn names_a_lane(operand: &Operand) -> bool {
     match operand {
         Operand::Name(name) => name == "%laneid" || name.starts_with("%lanemask"),
-        Operand::Part { name, .. } => name == "%tid",
+        // A row of a block may be whole warps: what its number parts is told by a run.
+        Operand::Part { name, part } => name == "%tid" && *part == Part::X,
         _ => false,
     }
 }

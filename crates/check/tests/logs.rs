@@ -88,6 +88,20 @@ fn a_cuda_error_is_explained_in_whatever_form_it_comes() {
             "RuntimeError: CUDA error: an illegal memory access was encountered",
             "G004",
         ),
+        ("CUDA error: invalid configuration argument", "G014"),
+        ("CUDA error 9 at main.cu:12", "G014"),
+        (
+            "parallel_for failed: cudaErrorInvalidDeviceFunction: invalid device function",
+            "G002",
+        ),
+        ("no CUDA-capable device is detected", "G001"),
+        (
+            "CUDA driver version is insufficient for CUDA runtime version",
+            "G001",
+        ),
+        ("CUDA error: named symbol not found", "X014"),
+        ("CUDA_ERROR_HARDWARE_STACK_ERROR", "G006"),
+        ("CUDA error: invalid program counter", "G006"),
     ] {
         assert_eq!(recognise(log), Some(TextKind::CudaError), "{log}");
         let found = read(TextKind::CudaError, &Source::new("log", log)).findings;
@@ -245,6 +259,7 @@ fn a_line_is_recognised_without_its_neighbours() {
         "Unknown Error",
         "error: expected a `;`",
         "this is out of the question",
+        "HTTP Error 500: https://developer.download.nvidia.com/compute/cuda/repos",
     ] {
         assert_eq!(recognise(line), None, "{line}");
     }

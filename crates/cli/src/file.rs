@@ -6,6 +6,7 @@ use heist_ptx::Source;
 use std::fs::{self, File};
 use std::io::{self, Read};
 use std::path::{Path, PathBuf};
+use std::string::FromUtf8Error;
 
 /// Puts `bytes` in a file, in place of what was there. They are written beside it
 /// first, so that a full disk destroys no file; a link stays a link.
@@ -73,8 +74,40 @@ fn can_t(path: &Path, error: &io::Error) -> BadQuestion {
     BadQuestion::Sentence(format!("can't write {}: {error}", path.display()))
 }
 
-/// Reads a text file, or standard input for `-`.
+/// Reads a text file, or standard input for `-`, to say something of it. A byte that is not UTF-8 reads
+/// as U+FFFD: the comments of PTX and the lines of a log may be in any encoding.
 pub(crate) fn read_source(path: &Path) -> Result<Source, BadQuestion> {
+    let (name, bytes) = read(path)?;
+    match String::from_utf8(bytes) {
+        Ok(text) => Ok(Source::new(name, text)),
+        // Text in UTF-16, a cubin, an object file.
+        Err(error) if error.as_bytes().contains(&0) => Err(no_text(&name, &error)),
+        Err(error) => {
+            let text = String::from_utf8_lossy(error.as_bytes());
+            Ok(Source::new(name, text.into_owned()))
+        }
+    }
+}
+
+/// The same, to write it back: every byte must be understood.
+pub(crate) fn read_exactly(path: &Path) -> Result<Source, BadQuestion> {
+    let (name, bytes) = read(path)?;
+    match String::from_utf8(bytes) {
+        Ok(text) => Ok(Source::new(name, text)),
+        Err(error) => Err(no_text(&name, &error)),
+    }
+}
+
+fn no_text(name: &str, error: &FromUtf8Error) -> BadQuestion {
+    BadQuestion::Sentence(format!(
+        "{name} is not text: byte {} is not UTF-8. Is it a cubin or an object file? \
+         `cuobjdump -ptx` extracts PTX from one",
+        error.utf8_error().valid_up_to()
+    ))
+}
+
+/// A file's name and all its bytes.
+fn read(path: &Path) -> Result<(String, Vec<u8>), BadQuestion> {
     let mut bytes = Vec::new();
     let (name, read) = if path.as_os_str() == "-" {
         ("<stdin>".into(), io::stdin().read_to_end(&mut bytes))
@@ -85,12 +118,5 @@ pub(crate) fn read_source(path: &Path) -> Result<Source, BadQuestion> {
     if let Err(error) = read {
         return Err(BadQuestion::Sentence(format!("can't read {name}: {error}")));
     }
-    match String::from_utf8(bytes) {
-        Ok(text) => Ok(Source::new(name, text)),
-        Err(error) => Err(BadQuestion::Sentence(format!(
-            "{name} is not text: byte {} is not UTF-8. Is it a cubin or an object file? \
-             `cuobjdump -ptx` extracts PTX from one",
-            error.utf8_error().valid_up_to()
-        ))),
-    }
+    Ok((name, bytes))
 }

@@ -285,6 +285,15 @@ fn launches_may_stand_in_a_file() {
     let (status, said) = check(&[good, "--launches", good]);
     assert_eq!(status, Some(0), "{said}");
     assert!(said.contains("one launch was run"), "{said}");
+    assert!(!said.contains("compared"), "{said}");
+    // What is not looked at is said.
+    let expects = "rules/M018-peer-rank/good-no-cluster.ptx";
+    let (status, said) = check(&[expects, "--launches", expects]);
+    assert_eq!(status, Some(0), "{said}");
+    assert!(
+        said.contains("not compared") && said.contains("heist selftest"),
+        "{said}"
+    );
     let (status, said) = check(&[bad, "--launches", "cases/wmma-local/bad-trap.ptx"]);
     assert_eq!(status, Some(2), "{said}");
     assert!(said.contains("// heist: run"), "{said}");

@@ -192,7 +192,7 @@ fn what_a_kernel_does_not_take_is_told() {
         (&["run", "grouped-gemm", "groups=1x8x8", "n=8"], "instead"),
         (&["run", "attention", "lengths=17", "queries=5"], "instead"),
         (&["run", "gemm", "m=-3"], "whole number"),
-        (&["run", "gemm", "m="], "whole number"),
+        (&["run", "gemm", "m="], "no value"),
         (&["run", "gemm", "alpha=x"], "not a number"),
         (&["run", "gemm", "bias=yes"], "true or false"),
         (&["run", "grouped-gemm", "rows=1,x"], "40,200,0"),
@@ -512,6 +512,82 @@ fn a_sweep_without_candidates_says_so() {
     ]);
     assert_eq!(narrow.status.code(), Some(2));
     assert!(err(&narrow).contains("nothing to try"), "{}", err(&narrow));
+    // A choice that is misspelt would narrow nothing.
+    let misspelt = heist(&[
+        "tune", "gemm", "m=64", "--only", "row=64", "--device", "sim:h200",
+    ]);
+    assert_eq!(misspelt.status.code(), Some(2), "{}", out(&misspelt));
+    let said = err(&misspelt);
+    assert!(
+        said.contains("`row`") && said.contains("rows") && said.contains("schedule"),
+        "{said}"
+    );
+}
+
+/// What nobody looks at would leave another kernel under the words that were asked for.
+#[test]
+fn a_candidate_is_used_to_the_last_word() {
+    for (kernel, device, words, named) in [
+        ("gemm", "sim:h200", "rows=128", "rows=128"),
+        ("gemm", "sim:h200", "foo=1 schedule=static", "foo=1"),
+        (
+            "gemm",
+            "sim:h200",
+            "rows=64 cols=64 depth=64 stages=4 stage=3",
+            "stage=3",
+        ),
+        ("gemm", "sim:b200", "cols=64 stages=4 warp=1", "warp=1"),
+        (
+            "gemm",
+            "sim:a100",
+            "rows=64 cols=64 depth=32 warp=32x32 stages=4 split=2",
+            "split=2",
+        ),
+        ("grouped-gemm", "sim:h200", "rows=64", "rows=64"),
+        (
+            "grouped-gemm",
+            "sim:h200",
+            "rows=64 cols=64 depth=64 stages=4 x=1",
+            "x=1",
+        ),
+        ("experts", "sim:h200", "gather=fused", "gather=fused"),
+    ] {
+        let run = heist(&["run", kernel, "--candidate", words, "--device", device]);
+        assert_eq!(
+            run.status.code(),
+            Some(2),
+            "{kernel} {words}: {}",
+            out(&run)
+        );
+        let said = err(&run);
+        let no_choice = format!("`{named}` of the candidate");
+        assert!(
+            said.contains(&no_choice) && said.contains("is no choice"),
+            "{said}"
+        );
+    }
+    for words in ["", "schedule=static", "variant=wgmma schedule=direct"] {
+        let small = [
+            "run", "gemm", "m=64", "n=64", "k=64", "--device", "sim:h200",
+        ];
+        let run = heist(&[&small[..], &["--candidate", words]].concat());
+        assert_eq!(run.status.code(), Some(0), "{words}: {}", err(&run));
+    }
+}
+
+/// A sweep takes minutes: its answer is not lost where it can't be kept.
+#[test]
+fn an_answer_that_can_t_be_kept_is_told() {
+    let output = Command::new(env!("CARGO_BIN_EXE_heist"))
+        .args(["tune", "gemm", "m=16", "n=16", "k=16", "--limit", "1"])
+        .args(["--device", "sim:h200"])
+        .env("HEIST_TUNED", "/dev/null/tuned.jsonl")
+        .output()
+        .unwrap();
+    assert_eq!(output.status.code(), Some(0), "{}", err(&output));
+    assert!(out(&output).contains("best: heist run gemm"));
+    assert!(!out(&output).contains("kept in"), "{}", out(&output));
+    assert!(err(&output).contains("not kept"), "{}", err(&output));
 }
 
 #[test]

@@ -64,7 +64,11 @@ fn what_can_t_be_asked_is_told() {
             "gemm --device sim:h200 --row own+x",
             "how many multiprocessors are left free",
         ),
-        ("gemm --device sim:h200 --row clc", "launch control"),
+        ("gemm --device sim:h200 --row clc", "use the ticket source"),
+        (
+            "gemm --device sim:h200 --row own+132",
+            "132 multiprocessors can't be left free: the GPU has 132",
+        ),
         (
             "gemm --device sim:h200 --interactive m=64,x",
             "`x` is not of the form",

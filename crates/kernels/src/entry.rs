@@ -107,6 +107,7 @@ pub(crate) fn runs<T: ToString>(items: impl IntoIterator<Item = T>) -> String {
 /// assert_eq!(settings.get("dtype"), Some("bf16"));
 /// assert!(Settings::from_words(["m"]).is_err());
 /// assert!(Settings::from_words(["m=64", "m=65"]).is_err());
+/// assert!(Settings::from_words(["lengths="]).is_err());
 /// ```
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Settings(BTreeMap<String, String>);
@@ -115,7 +116,7 @@ impl Settings {
     /// From words of the form `name=value`.
     ///
     /// # Errors
-    /// When a word has another form, or repeats a name.
+    /// When a word has another form or no value, or repeats a name.
     pub fn from_words<W: AsRef<str>>(
         words: impl IntoIterator<Item = W>,
     ) -> Result<Settings, KernelError> {
@@ -127,6 +128,11 @@ impl Settings {
                     "`{word}` is not of the form name=value"
                 )));
             };
+            if value.is_empty() {
+                return Err(KernelError::unfit(format!(
+                    "`{word}` has no value: leave the word out for the default"
+                )));
+            }
             if let Some(before) = settings.get(name) {
                 return Err(KernelError::unfit(format!(
                     "{name} is said twice: `{before}` and `{value}`"

@@ -57,6 +57,23 @@ pub(crate) fn schedule(candidate: &Candidate) -> Result<Option<Schedule>, Kernel
         .map_err(|error| KernelError::unfit(error.to_string()))
 }
 
+/// Fails where a candidate makes a choice that `what` does not have: nobody would look at it, and
+/// another kernel than the one that was asked for would run. A schedule may always be there.
+pub(crate) fn only<'n>(
+    candidate: &Candidate,
+    what: &str,
+    names: impl IntoIterator<Item = &'n str>,
+) -> Result<(), KernelError> {
+    let names: Vec<&str> = names.into_iter().chain(["schedule"]).collect();
+    match candidate.words().find(|(name, _)| !names.contains(name)) {
+        None => Ok(()),
+        Some((name, value)) => Err(KernelError::unfit(format!(
+            "`{name}={value}` of the candidate `{candidate}` is no choice: {what} has {}",
+            names.join(", ")
+        ))),
+    }
+}
+
 /// A choice of a candidate, read as a `T`.
 pub(crate) fn choice<T: FromStr>(candidate: &Candidate, name: &str) -> Result<T, KernelError> {
     let text = candidate.get(name).unwrap_or_default();

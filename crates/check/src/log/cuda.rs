@@ -17,6 +17,76 @@ struct CudaError {
 
 const ERRORS: &[CudaError] = &[
     CudaError {
+        runtime: "cudaErrorInvalidConfiguration",
+        // The driver says CUDA_ERROR_INVALID_VALUE here, which has an entry of its own.
+        driver: "cudaErrorInvalidConfiguration",
+        number: 9,
+        words: "invalid configuration argument",
+        code: rule::INVALID_VALUE,
+        meaning: "the grid or the block of a launch is empty, or larger than the GPU takes: no work, and so no \
+                  blocks; more than 1024 threads a block, or 64 along z; more than 65535 blocks along y or z",
+        remedy: "print the grid and the block before the launch, and leave the launch out where there is no \
+                 work; `heist check` with that launch says which limit it is",
+    },
+    CudaError {
+        runtime: "cudaErrorInvalidDeviceFunction",
+        driver: "cudaErrorInvalidDeviceFunction",
+        number: 98,
+        words: "invalid device function",
+        code: rule::DEVICE_LACKS,
+        meaning: "the binary holds no code of this kernel for this GPU, or what was launched is no kernel",
+        remedy: "build for this GPU's architecture, or embed PTX of a plain target; launch the `__global__` \
+                 function itself",
+    },
+    CudaError {
+        runtime: "cudaErrorNoDevice",
+        driver: "CUDA_ERROR_NO_DEVICE",
+        number: 100,
+        words: "no CUDA-capable device is detected",
+        code: rule::NO_DEVICE,
+        meaning: "the driver sees no GPU: there is none, it is hidden, or it is not given to this container",
+        remedy: "see what `nvidia-smi` and CUDA_VISIBLE_DEVICES say; without a GPU use a simulated one, \
+                 `--device sim:h200`",
+    },
+    CudaError {
+        runtime: "cudaErrorInsufficientDriver",
+        driver: "cudaErrorInsufficientDriver",
+        number: 35,
+        words: "CUDA driver version is insufficient for CUDA runtime version",
+        code: rule::NO_DEVICE,
+        meaning: "there is no driver, or one that is older than the program's CUDA runtime",
+        remedy: "install a newer driver, or build with an older toolkit; in a container, start it with GPU \
+                 support",
+    },
+    CudaError {
+        runtime: "cudaErrorSymbolNotFound",
+        driver: "CUDA_ERROR_NOT_FOUND",
+        number: 500,
+        words: "named symbol not found",
+        code: rule::NO_SUCH_KERNEL,
+        meaning: "the module has no kernel or variable of that name",
+        remedy: "`grep .entry` in the PTX lists the kernels; names of C++ are mangled there",
+    },
+    CudaError {
+        runtime: "cudaErrorHardwareStackError",
+        driver: "CUDA_ERROR_HARDWARE_STACK_ERROR",
+        number: 714,
+        words: "hardware stack error",
+        code: rule::LAUNCH_FAILURE,
+        meaning: "a thread's stack of calls is full or damaged: a recursion without an end, or a store past a \
+                  local array",
+        remedy: "give the kernel's PTX and its launch to `heist check`, which follows calls and local memory",
+    },
+    CudaError {
+        runtime: "cudaErrorInvalidPc",
+        driver: "CUDA_ERROR_INVALID_PC",
+        number: 718,
+        words: "invalid program counter",
+        code: rule::LAUNCH_FAILURE,
+        meaning: "a thread jumped to where there is no code: a call through a pointer that is no function's",
+        remedy: "give the kernel's PTX and its launch to `heist check`, which looks at every indirect call",
+    },
+    CudaError {
         runtime: "cudaErrorCooperativeLaunchTooLarge",
         driver: "CUDA_ERROR_COOPERATIVE_LAUNCH_TOO_LARGE",
         number: 720,
@@ -247,6 +317,7 @@ fn named(line: &str) -> impl Iterator<Item = &'static CudaError> {
                     pair[0].eq_ignore_ascii_case("error")
                         && pair[1].parse() == Ok(error.number)
                         && line.to_ascii_lowercase().contains("cuda")
+                        && !line.to_ascii_lowercase().contains("http")
                 })
     })
 }

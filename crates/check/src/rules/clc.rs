@@ -3,7 +3,8 @@
 
 use crate::Context;
 use crate::flow::{Op, Register};
-use heist_ptx::{AddressBase, Constant, Diagnostic, Operand, Severity, rule};
+use heist_ptx::isa::Control;
+use heist_ptx::{AddressBase, Constant, Diagnostic, FunctionKind, Operand, Severity, rule};
 use std::collections::HashSet;
 
 /// The instructions of the protocol, by number.
@@ -21,7 +22,8 @@ pub(super) fn requests(cx: &Context<'_, '_>, out: &mut Vec<Diagnostic>) {
         tests: cx.all(|op| op.is(QUERY) && op.has("is_canceled")),
         decodes: cx.all(|op| op.is(QUERY) && !op.has("is_canceled")),
     };
-    if protocol.submits.is_empty() {
+    // A function that is called may have its wait, its fence and its elected thread in its caller.
+    if protocol.submits.is_empty() || cx.function().kind != FunctionKind::Entry {
         return;
     }
     out.extend(early_query(cx, &protocol));
@@ -35,8 +37,9 @@ pub(super) fn requests(cx: &Context<'_, '_>, out: &mut Vec<Diagnostic>) {
     }
 }
 
+/// A wait on an mbarrier, or a call: the callee may wait.
 fn is_wait(op: &Op<'_>) -> bool {
-    op.is("mbarrier.try_wait") || op.is("mbarrier.test_wait")
+    op.is("mbarrier.try_wait") || op.is("mbarrier.test_wait") || op.control() == Control::Call
 }
 
 fn early_query(cx: &Context<'_, '_>, protocol: &Protocol) -> Option<Diagnostic> {
@@ -375,8 +378,10 @@ fn submit_after_refusal(cx: &Context<'_, '_>, protocol: &Protocol) -> Option<Dia
 
 fn missing_fence(cx: &Context<'_, '_>, protocol: &Protocol) -> Option<Diagnostic> {
     let fences = |at: usize| {
-        let opcode = &cx.flow.ops[at].instruction.opcode;
-        opcode.starts_with("fence.proxy") && opcode.modifiers().any(|m| m.starts_with("async"))
+        let op = &cx.flow.ops[at];
+        let opcode = &op.instruction.opcode;
+        let asynchronous = || opcode.modifiers().any(|m| m.starts_with("async"));
+        opcode.starts_with("fence.proxy") && asynchronous() || op.control() == Control::Call
     };
     let (submit, read) = protocol.tests.iter().find_map(|&test| {
         let refusal = refusal(cx, test);

@@ -10,8 +10,9 @@ use heist_ptx::{Diagnostic, FunctionKind, Operand, Space, rule};
 pub(super) fn cp_async(cx: &Context<'_, '_>, out: &mut Vec<Diagnostic>) {
     let copies = cx.all(|op| op.is("cp.async.ca") || op.is("cp.async.cg"));
     let Some(&first) = copies.first() else { return };
-    // What a callee does with our copies is not known here.
-    if !cx.all(|op| op.is("call")).is_empty() {
+    // What a callee does with our copies is not known here, and neither is what a caller does: a build
+    // without inlining (nvcc -G) has a function for the copy, one for the commit and one for the wait.
+    if cx.function().kind != FunctionKind::Entry || !cx.all(|op| op.is("call")).is_empty() {
         return;
     }
     let arrivals = cx.all(|op| op.is("cp.async.mbarrier.arrive"));

@@ -1,13 +1,15 @@
 //! The protocol of `wgmma`: fence, multiply, commit, wait, and only then use the registers.
 
 use crate::Context;
-use crate::flow::Register;
-use heist_ptx::{Diagnostic, rule};
+use crate::flow::{Op, Register};
+use heist_ptx::isa::Control;
+use heist_ptx::{Diagnostic, FunctionKind, rule};
 
-/// T002 to T005, each at most once a function.
+/// T002 to T005, each at most once a kernel. A function that is called may fence, commit and wait for its
+/// caller, and a caller for the functions that it calls.
 pub(super) fn discipline(cx: &Context<'_, '_>, out: &mut Vec<Diagnostic>) {
     let multiplies = cx.all(|op| op.is("wgmma.mma_async"));
-    if multiplies.is_empty() {
+    if multiplies.is_empty() || cx.function().kind != FunctionKind::Entry {
         return;
     }
     out.extend(unfenced(cx, &multiplies));
@@ -17,7 +19,7 @@ pub(super) fn discipline(cx: &Context<'_, '_>, out: &mut Vec<Diagnostic>) {
 }
 
 fn unfenced(cx: &Context<'_, '_>, multiplies: &[usize]) -> Option<Diagnostic> {
-    let fence = |at: usize| cx.flow.ops[at].is("wgmma.fence");
+    let fence = |at: usize| may_be(&cx.flow.ops[at], "wgmma.fence");
     let &open = multiplies
         .iter()
         .find(|&&at| at == 0 || !fence(0) && cx.flow.graph.reaches(0, at, fence))?;
@@ -64,9 +66,14 @@ fn unwaited(cx: &Context<'_, '_>, multiplies: &[usize]) -> Option<Diagnostic> {
     )
 }
 
+/// Whether this is an instruction that begins with `parts`, or a call: the callee may have one.
+fn may_be(op: &Op<'_>, parts: &str) -> bool {
+    op.is(parts) || op.control() == Control::Call
+}
+
 /// Whether an instruction that begins with `parts` can run after `at`.
 fn follows(cx: &Context<'_, '_>, at: usize, parts: &str) -> bool {
-    cx.all(|op| op.is(parts))
+    cx.all(|op| may_be(op, parts))
         .into_iter()
         .any(|to| cx.flow.graph.reaches(at, to, |_| false))
 }
@@ -79,7 +86,7 @@ fn touched_in_flight(cx: &Context<'_, '_>, multiplies: &[usize]) -> Option<Diagn
         let mut found = None;
         cx.flow.graph.reaches(at, usize::MAX, |between| {
             let op = &cx.flow.ops[between];
-            if op.is("wgmma.wait_group") {
+            if may_be(op, "wgmma.wait_group") {
                 return true;
             }
             // Compilers copy accumulators from register to register meanwhile; the assembler

@@ -299,6 +299,10 @@ impl Check {
                 1 => "one launch was run".to_owned(),
                 many => format!("{many} launches were run"),
             });
+            if launches.expects {
+                let whose = "results were not compared with what the file expects: `heist selftest` does that";
+                answer.remarks.push(whose.to_owned());
+            }
             (launches.found, launches.entries)
         } else {
             return Ok(());

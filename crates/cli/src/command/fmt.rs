@@ -1,7 +1,7 @@
 //! `heist fmt`: canonical PTX.
 
 use crate::answer::{BadQuestion, Output, Verdict};
-use crate::file::{self, read_source};
+use crate::file::{self, read_exactly};
 use clap::Args;
 use heist_ptx::{parse, print};
 use serde_json::{Value, json};
@@ -59,7 +59,7 @@ impl Fmt {
     }
     /// One file: what to say of it, and whether it was canonical.
     fn format(&self, path: &Path, out: Output) -> Result<(Value, bool), BadQuestion> {
-        let source = read_source(path)?;
+        let source = read_exactly(path)?;
         let module = match parse(&source) {
             Ok(module) => module,
             Err(errors) => return Err(BadQuestion::Diagnostics(errors, source)),

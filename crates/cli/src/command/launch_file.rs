@@ -16,6 +16,8 @@ use std::time::Instant;
 pub(super) struct Launches<'p> {
     /// How many there were.
     pub(super) count: usize,
+    /// Whether one says what must come out of it, which is not looked at here.
+    pub(super) expects: bool,
     /// What all of them found.
     pub(super) found: Vec<Diagnostic>,
     /// The kernels that were launched.
@@ -55,6 +57,7 @@ pub(super) fn run<'p>(
     };
     let mut all = Launches {
         count: 0,
+        expects: false,
         found: Vec::new(),
         entries: Vec::new(),
     };
@@ -65,6 +68,7 @@ pub(super) fn run<'p>(
             continue;
         }
         all.count += 1;
+        all.expects |= !run.expects.is_empty();
         all.entries.push(entry);
         for diagnostic in launch(run, entry, program, how, started)? {
             // A mistake that several launches find is reported once.

@@ -107,10 +107,24 @@ fn name(path: &Path) -> Result<String, BadQuestion> {
             .all(|c| c.is_ascii_alphanumeric() || "-_".contains(c));
         letters && name.starts_with(|c: char| c.is_ascii_alphabetic())
     };
-    name.filter(fits).ok_or_else(|| {
+    let name = name.filter(fits).ok_or_else(|| {
         question(format!(
             "`{}` names no project: a letter, then letters, digits, - and _",
             path.display()
         ))
-    })
+    })?;
+    // Cargo takes no second package of the library's names, and no program with the name of one of
+    // its own folders.
+    let taken = name == "heist" || name.starts_with("heist-");
+    let folder = ["build", "deps", "examples", "incremental"].contains(&name.as_str());
+    match taken || folder {
+        false => Ok(name),
+        true => Err(question(format!(
+            "cargo builds no project `{name}` here: {}; take another name",
+            match taken {
+                true => "the toolkit's own crates have such names",
+                false => "its own folders have such names",
+            }
+        ))),
+    }
 }

@@ -233,8 +233,12 @@ impl Tune {
         }
         let kept = match &found.best {
             Some(best) if self.shard == Shard::WHOLE => {
-                memory::keep(key, best, found.default.as_ref(), found.rows.len())
-                    .map_err(question)?
+                let kept = memory::keep(key, best, found.default.as_ref(), found.rows.len());
+                // The sweep took its time: its answer is told, also where it can't be kept.
+                kept.unwrap_or_else(|error| {
+                    eprintln!("heist: {error}\nheist: this answer is not kept");
+                    None
+                })
             }
             _ => None,
         };

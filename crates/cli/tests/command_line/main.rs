@@ -110,6 +110,33 @@ fn a_formatter_keeps_every_byte_of_a_comment() {
     assert_eq!(String::from_utf8_lossy(&output.stdout), text);
 }
 
+/// Where a source is in another encoding, its lines are in the comments of its PTX and in the log of its
+/// build. The assembler takes such PTX.
+#[test]
+fn text_in_another_encoding_is_read_and_not_rewritten() {
+    let folder = folder("encoding");
+    let mut ptx = UNTIDY.as_bytes().to_vec();
+    ptx.extend(b".visible .entry k() { ret; } // gr\xf6\xdfe\n");
+    let log = b"// gr\xf6\xdfe\nCUDA error: misaligned address\n";
+    let (file, said) = (folder.join("k.ptx"), folder.join("build.log"));
+    fs::write(&file, &ptx).unwrap();
+    fs::write(&said, log).unwrap();
+    let checked = run(&["check", file.to_str().unwrap()]);
+    assert_eq!(checked.status.code(), Some(0), "{}", err(&checked));
+    let found = run(&["check", said.to_str().unwrap()]);
+    assert_eq!(found.status.code(), Some(1), "{}", err(&found));
+    assert!(String::from_utf8_lossy(&found.stdout).contains("G005"));
+    // What is not understood is not written either.
+    let rewritten = run(&["fmt", "--write", file.to_str().unwrap()]);
+    assert_eq!(rewritten.status.code(), Some(2));
+    assert_eq!(fs::read(&file).unwrap(), ptx);
+    // Bytes that are no text at all are none.
+    fs::write(&file, b"\x7fELF\x02\x01\x00\xff.version").unwrap();
+    let cubin = run(&["check", file.to_str().unwrap()]);
+    assert_eq!(cubin.status.code(), Some(2));
+    assert!(err(&cubin).contains("cubin"), "{}", err(&cubin));
+}
+
 const UNTIDY: &str = ".version 8.0\n  .target sm_90\n.address_size 64\n";
 const TIDY: &str = ".version 8.0\n.target sm_90\n.address_size 64\n";
 
@@ -222,6 +249,25 @@ fn a_project_inside_a_workspace_is_one_of_its_own() {
         .output()
         .unwrap();
     assert!(cargo.status.success(), "{}", err(&cargo));
+}
+
+/// Two packages of one name don't go into one lock file, and cargo has folders of its own.
+#[test]
+fn a_project_has_a_name_that_cargo_builds() {
+    let folder = folder("names");
+    for name in ["heist", "heist-sim", "build", "deps"] {
+        let path = folder.join(name);
+        let output = run(&["new", path.to_str().unwrap()]);
+        assert_eq!(output.status.code(), Some(2), "{name}");
+        let said = err(&output);
+        assert!(
+            said.contains(name) && said.contains("another name"),
+            "{said}"
+        );
+        assert!(!path.exists());
+    }
+    let output = run(&["new", folder.join("heists").to_str().unwrap()]);
+    assert_eq!(output.status.code(), Some(0), "{}", err(&output));
 }
 
 #[test]

@@ -41,8 +41,9 @@ use heist_kernels::{KernelError, Target};
 use heist_run::Device;
 use heist_sched::AnyPolicy;
 use heist_tune::{
-    Bench, Budget, Candidate, Journal, Progress, Proposal, Row, Stage, Sweep, SweepError,
+    Bench, Budget, Candidate, Journal, Narrowing, Progress, Proposal, Row, Stage, Sweep, SweepError,
 };
+use std::collections::BTreeSet;
 
 /// A problem whose solution has choices.
 pub trait Tunable {
@@ -109,6 +110,14 @@ pub enum TuneError {
     /// The sweep could not go on.
     #[error(transparent)]
     Sweep(#[from] SweepError),
+    /// It is narrowed by what is no choice.
+    #[error("`{name}` is no choice of these candidates: there are {names}")]
+    NoChoice {
+        /// What was said.
+        name: String,
+        /// The choices that there are.
+        names: String,
+    },
 }
 
 /// What a sweep found.
@@ -139,6 +148,7 @@ pub fn search(
     said: &mut dyn FnMut(&Progress<'_>),
 ) -> Result<Tuning, TuneError> {
     let tiles = tiles(problem, target)?;
+    narrowings_are_choices(&tiles, &budget.narrowed)?;
     let whole = budget.shard == heist_tune::Shard::WHOLE;
     let mut sweep = Sweep::new(bench, journal, budget.clone(), Candidate::default(), said);
     sweep.stage(&tiles)?;
@@ -190,6 +200,19 @@ fn tiles(problem: &dyn Tunable, target: Target) -> Result<Stage, TuneError> {
         proposals: problem.space(target).map_err(JobError::from)?,
         share: 0.6,
     })
+}
+
+/// Fails where the space is narrowed by what is no choice of it: nothing would be left out.
+fn narrowings_are_choices(tiles: &Stage, narrowed: &[Narrowing]) -> Result<(), TuneError> {
+    let words = tiles.proposals.iter().flat_map(|one| one.candidate.words());
+    let names: BTreeSet<&str> = words.map(|(name, _)| name).chain(["schedule"]).collect();
+    match narrowed.iter().find(|one| !names.contains(one.name())) {
+        None => Ok(()),
+        Some(one) => Err(TuneError::NoChoice {
+            name: one.name().to_owned(),
+            names: names.into_iter().collect::<Vec<_>>().join(", "),
+        }),
+    }
 }
 
 fn tuning(sweep: &Sweep<'_>) -> Tuning {

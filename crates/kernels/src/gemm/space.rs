@@ -16,7 +16,7 @@ use crate::entry::Settings;
 use crate::error::KernelError;
 use crate::family::Target;
 use crate::plan::LaunchPlan;
-use crate::space::{Tuned, choice, choice_or, schedule, too_much_shared};
+use crate::space::{Tuned, choice, choice_or, only, schedule, too_much_shared};
 use heist_tune::{Axis, Candidate, Proposal};
 
 /// Columns of a tile on warpgroups.
@@ -25,6 +25,11 @@ const COLS: [u32; 15] = [
 ];
 const STAGES: [u32; 9] = [2, 3, 4, 5, 6, 7, 8, 10, 12];
 const SPLITS: [u32; 10] = [1, 2, 3, 4, 6, 8, 12, 16, 33, 66];
+
+/// The choices of a tile on warpgroups.
+const ON_WARPGROUPS: [&str; 10] = [
+    "rows", "cols", "depth", "stages", "blocks", "cluster", "split", "swapped", "tail", "pingpong",
+];
 
 /// The candidates of a problem, each judged.
 pub(super) fn proposals(problem: &Gemm, target: Target) -> Vec<Proposal> {
@@ -51,14 +56,18 @@ fn plan(problem: &Gemm, candidate: &Candidate, target: Target) -> Result<LaunchP
     let judged = |judge: Judge| judge(problem, candidate, target).map_err(KernelError::unfit);
     let plan = match (candidate.get("cols"), candidate.get("warp")) {
         (None, _) => {
+            only(candidate, "a kernel without `cols`", ["variant"])?;
             let variant = FAMILY.choose(candidate.get("variant"), problem, target)?;
             return variant.plan(problem, schedule.as_ref(), target);
         }
         _ if blackwell::space::has(candidate) => {
+            let names = blackwell::space::axes();
+            only(candidate, "a tile without `rows`", names_of(&names))?;
             judged(blackwell::space::judge)?;
             blackwell::space::plan(problem, candidate, target)?
         }
         (Some(_), None) => {
+            only(candidate, "a tile of warpgroups", ON_WARPGROUPS)?;
             judged(judge_warpgroups)?;
             // A cluster is part of the tiles.
             let tiling = tiling(candidate)?;
@@ -71,6 +80,7 @@ fn plan(problem: &Gemm, candidate: &Candidate, target: Target) -> Result<LaunchP
             plan_with_tiling(problem, tiling, given.as_ref(), target)?
         }
         (Some(_), Some(_)) => {
+            only(candidate, "a tile of mma.sync", names_of(&with_mma()))?;
             judged(judge_mma)?;
             let own = usual(target);
             let schedule = schedule.as_ref().unwrap_or(&own);
@@ -80,6 +90,10 @@ fn plan(problem: &Gemm, candidate: &Candidate, target: Target) -> Result<LaunchP
     };
     let variant = plan.variant.clone();
     Ok(over_operands(plan, &variant, problem))
+}
+
+fn names_of(axes: &[Axis]) -> impl Iterator<Item = &'static str> {
+    axes.iter().map(|axis| axis.name)
 }
 
 impl Tuned for Gemm {

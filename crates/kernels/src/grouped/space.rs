@@ -10,7 +10,7 @@ use crate::error::KernelError;
 use crate::family::{Target, Variant};
 use crate::gemm::Tiling;
 use crate::plan::LaunchPlan;
-use crate::space::{Tuned, choice, choice_or, schedule};
+use crate::space::{Tuned, choice, choice_or, only, schedule};
 use heist_tune::{Axis, Candidate, Proposal};
 
 /// The candidates of a problem, each judged: tiles on warpgroups where the device has them, and the
@@ -74,9 +74,12 @@ impl Tuned for Grouped {
     fn tuned(&self, candidate: &Candidate, target: Target) -> Result<LaunchPlan, KernelError> {
         let schedule = schedule(candidate)?;
         if candidate.get("cols").is_none() {
+            only(candidate, "a kernel without `cols`", ["variant"])?;
             let variant = FAMILY.choose(candidate.get("variant"), self, target)?;
             return variant.plan(self, schedule.as_ref(), target);
         }
+        let choices = ["rows", "cols", "depth", "stages", "blocks", "pingpong"];
+        only(candidate, "a tile of warpgroups", choices)?;
         judge(self, candidate, target).map_err(KernelError::unfit)?;
         variant(candidate)?.plan(self, schedule.as_ref(), target)
     }

@@ -15,17 +15,17 @@ const fn number(name: &'static str, operands: fn(&Form<'_>) -> Lookup) -> Row {
 
 #[rustfmt::skip]
 pub(super) const ROWS: &[Row] = &[
-    number("abs", unary).needs(sign_needs).tested("tests/ptx/float/sign.ptx"),
+    number("abs", signed).needs(sign_needs).tested("tests/ptx/float/sign.ptx"),
     number("add", binary).needs(sum_needs).value(Value::Sum).unit(Unit::Adder).tested("tests/ptx/integer/add_sub.ptx"),
     number("addc", binary).tested("tests/ptx/integer/carry.ptx"),
     number("copysign", binary).tested("tests/ptx/float/sign.ptx"),
-    number("cos", unary).tested("tests/ptx/approx/f32.ptx"),
-    number("div", binary).tested("tests/ptx/float/div.ptx"),
+    number("cos", approximated).tested("tests/ptx/approx/f32.ptx"),
+    number("div", quotient).tested("tests/ptx/float/div.ptx"),
     number("dp2a", dot).unit(Unit::Multiplier).tested("tests/ptx/integer/dot.ptx"),
     number("dp4a", dot).unit(Unit::Multiplier).tested("tests/ptx/integer/dot.ptx"),
-    number("ex2", unary).needs(ex2_needs).tested("tests/ptx/approx/half.ptx"),
-    number("fma", ternary).needs(fma_needs).unit(Unit::Adder).tested("tests/ptx/float/fma.ptx"),
-    number("lg2", unary).tested("tests/ptx/approx/f32.ptx"),
+    number("ex2", approximated).needs(ex2_needs).tested("tests/ptx/approx/half.ptx"),
+    number("fma", fused).needs(fma_needs).unit(Unit::Adder).tested("tests/ptx/float/fma.ptx"),
+    number("lg2", approximated).tested("tests/ptx/approx/f32.ptx"),
     number("mad", product_sum).unit(Unit::Multiplier).tested("tests/ptx/integer/mad.ptx"),
     number("mad24", product_sum).unit(Unit::Multiplier).tested("tests/ptx/integer/mul24.ptx"),
     number("madc", ternary).unit(Unit::Multiplier).tested("tests/ptx/integer/carry.ptx"),
@@ -33,16 +33,16 @@ pub(super) const ROWS: &[Row] = &[
     number("min", extreme).needs(extreme_needs).tested(INTEGER),
     number("mul", product).needs(sum_needs).unit(Unit::Multiplier).tested("tests/ptx/integer/mul.ptx"),
     number("mul24", product).unit(Unit::Multiplier).tested("tests/ptx/integer/mul24.ptx"),
-    number("neg", unary).needs(sign_needs).tested("tests/ptx/float/sign.ptx"),
-    number("rcp", unary).tested("tests/ptx/float/rcp_sqrt.ptx"),
-    number("rem", binary).tested("tests/ptx/integer/div_rem.ptx"),
-    number("rsqrt", unary).tested("tests/ptx/approx/f64.ptx"),
+    number("neg", signed).needs(sign_needs).tested("tests/ptx/float/sign.ptx"),
+    number("rcp", root).tested("tests/ptx/float/rcp_sqrt.ptx"),
+    number("rem", remainder).tested("tests/ptx/integer/div_rem.ptx"),
+    number("rsqrt", approximated).tested("tests/ptx/approx/f64.ptx"),
     number("sad", ternary).tested(INTEGER),
-    number("sin", unary).tested("tests/ptx/approx/f32.ptx"),
-    number("sqrt", unary).tested("tests/ptx/float/rcp_sqrt.ptx"),
+    number("sin", approximated).tested("tests/ptx/approx/f32.ptx"),
+    number("sqrt", root).tested("tests/ptx/float/rcp_sqrt.ptx"),
     number("sub", binary).needs(sum_needs).unit(Unit::Adder).tested("tests/ptx/float/sub.ptx"),
     number("subc", binary).tested("tests/ptx/integer/carry.ptx"),
-    number("tanh", unary).needs(tanh_needs).tested("tests/ptx/approx/half.ptx"),
+    number("tanh", approximated).needs(tanh_needs).tested("tests/ptx/approx/half.ptx"),
     number("testp", test).value(Value::Decided).tested("tests/ptx/float/sign.ptx"),
     Row::computing("selp", Family::Compare, select).tested("tests/ptx/compare/setp.ptx"),
     Row::computing("set", Family::Compare, set).tested("tests/ptx/compare/set.ptx"),
@@ -80,8 +80,74 @@ fn uniform(form: &Form<'_>, inputs: usize) -> Lookup {
     exactly(slots)
 }
 
-fn unary(form: &Form<'_>) -> Lookup {
-    uniform(form, 1)
+fn signed(form: &Form<'_>) -> Lookup {
+    use ScalarType::{U8, U16, U32, U64};
+    match number_type(form)? {
+        Some(ty @ (U8 | U16 | U32 | U64)) => Err(BadOpcode::Type(
+            ty,
+            "only numbers with a sign have another one: `.s16`, `.s32`, `.s64` or floating-point",
+        )),
+        _ => uniform(form, 1),
+    }
+}
+
+fn remainder(form: &Form<'_>) -> Lookup {
+    match number_type(form)? {
+        Some(ty) if !is_integer(ty) => {
+            Err(BadOpcode::Type(ty, "integers alone have a remainder here"))
+        }
+        _ => uniform(form, 2),
+    }
+}
+
+/// Names of roundings, to floating-point numbers.
+const ROUNDINGS: [&str; 4] = ["rn", "rz", "rm", "rp"];
+/// The same, also to whole numbers and at random.
+const CONVERSIONS: [&str; 10] = [
+    "rn", "rz", "rm", "rp", "rna", "rs", "rni", "rzi", "rmi", "rpi",
+];
+
+/// Fails where an instruction on floating-point numbers does not say how it rounds, by one of `names`.
+fn says(form: &Form<'_>, names: &[&str], what: &'static str) -> Result<(), BadOpcode> {
+    match names.iter().any(|name| form.has(name)) {
+        true => Ok(()),
+        false => Err(BadOpcode::Missing(what)),
+    }
+}
+
+const NO_ROUNDING: &str = "a rounding: `.rn` is to the nearest, `.rz` towards zero";
+
+fn approximated(form: &Form<'_>) -> Lookup {
+    let slots = uniform(form, 1)?;
+    says(form, &["approx"], "`.approx`: it is an approximation")?;
+    Ok(slots)
+}
+
+fn root(form: &Form<'_>) -> Lookup {
+    let slots = uniform(form, 1)?;
+    if !form.has("approx") {
+        says(form, &ROUNDINGS, "a rounding such as `.rn`, or `.approx`")?;
+    }
+    Ok(slots)
+}
+
+fn quotient(form: &Form<'_>) -> Lookup {
+    let slots = uniform(form, 2)?;
+    let rough = form.has("approx") || form.has("full");
+    if !rough && !form.types.iter().any(|&ty| is_integer(ty)) {
+        says(
+            form,
+            &ROUNDINGS,
+            "a rounding such as `.rn`, or `.approx` or `.full`",
+        )?;
+    }
+    Ok(slots)
+}
+
+fn fused(form: &Form<'_>) -> Lookup {
+    let slots = uniform(form, 3)?;
+    says(form, &ROUNDINGS, NO_ROUNDING)?;
+    Ok(slots)
 }
 
 fn binary(form: &Form<'_>) -> Lookup {
@@ -111,6 +177,10 @@ fn product(form: &Form<'_>) -> Lookup {
 fn product_sum(form: &Form<'_>) -> Lookup {
     use Slot::*;
     match product_type(form)? {
+        Some((_, ty)) if !is_integer(ty) => {
+            says(form, &ROUNDINGS, NO_ROUNDING)?;
+            uniform(form, 3)
+        }
         Some((to, ty)) => exactly(vec![Out(to), In(ty), In(ty), In(to)]),
         None => UNKNOWN,
     }
@@ -214,6 +284,14 @@ fn convert(form: &Form<'_>) -> Lookup {
     let packs = form.has("pack");
     match form.types[..] {
         [to, from] if simple(to) && simple(from) && !packs => {
+            let narrows = matches!((to, from), (F16 | Bf16, F32 | F64) | (F32, F64));
+            if narrows || is_integer(to) != is_integer(from) {
+                says(
+                    form,
+                    &CONVERSIONS,
+                    "a rounding: `.rn` to floating-point numbers, `.rzi` to integers",
+                )?;
+            }
             exactly(vec![OutWide(to), InWide(from)])
         }
         [ty] if simple(ty) && !packs && form.op.modifiers().all(|m| !m.contains("x2")) => {

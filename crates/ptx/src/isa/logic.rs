@@ -16,14 +16,14 @@ pub(super) const ROWS: &[Row] = &[
     bits("bfi", |form| typed(form, &[Of, Of, U32, U32])).tested("tests/ptx/bits/field.ptx"),
     bits("bfind", count).tested("tests/ptx/bits/count.ptx"),
     bits("bmsk", |form| typed(form, &[Of, U32])).needs(|_, needs| needs.add(Feature::SignExtend)).tested("tests/ptx/bits/field.ptx"),
-    bits("brev", |form| typed(form, &[Of])).tested("tests/ptx/bits/count.ptx"),
-    bits("clz", count).tested("tests/ptx/bits/count.ptx"),
+    bits("brev", |form| { wide(form)?; typed(form, &[Of]) }).tested("tests/ptx/bits/count.ptx"),
+    bits("clz", count_bits).tested("tests/ptx/bits/count.ptx"),
     bits("cnot", |form| { untyped(form)?; typed(form, &[Of]) }).tested("tests/ptx/bits/logic.ptx"),
     bits("fns", |form| typed(form, &[Of, Of, S32])).tested("tests/ptx/bits/fns.ptx"),
     bits("lop3", table).tested("tests/ptx/bits/lop3.ptx"),
     bits("not", negation).unit(Unit::Logic).tested("tests/ptx/bits/logic.ptx"),
     bits("or", both).unit(Unit::Logic).tested("tests/ptx/bits/logic.ptx"),
-    bits("popc", count).tested("tests/ptx/bits/count.ptx"),
+    bits("popc", count_bits).tested("tests/ptx/bits/count.ptx"),
     bits("prmt", |form| typed(form, &[Of, Of, Of])).tested("tests/ptx/bits/prmt.ptx"),
     bits("shf", |form| typed(form, &[Of, Of, U32])).tested("tests/ptx/bits/funnel.ptx"),
     bits("shl", |form| { untyped(form)?; typed(form, &[Of, U32]) }).tested("tests/ptx/bits/shift.ptx"),
@@ -79,6 +79,22 @@ fn negation(form: &Form<'_>) -> Lookup {
         ScalarType::Pred => exactly(vec![Slot::OutPred, Slot::InPred]),
         _ => typed(form, &[Of]),
     }
+}
+
+/// The type of what works on whole words.
+fn wide(form: &Form<'_>) -> Result<(), BadOpcode> {
+    match form.typed()? {
+        ScalarType::B32 | ScalarType::B64 => Ok(()),
+        ty => Err(BadOpcode::Type(
+            ty,
+            "it is on untyped bits: `.b32` or `.b64`",
+        )),
+    }
+}
+
+fn count_bits(form: &Form<'_>) -> Lookup {
+    wide(form)?;
+    count(form)
 }
 
 fn count(form: &Form<'_>) -> Lookup {

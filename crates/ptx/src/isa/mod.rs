@@ -18,6 +18,7 @@ mod needs;
 mod operands;
 mod row;
 mod special;
+mod spelling;
 mod sync;
 mod tensor;
 mod texture;
@@ -30,6 +31,7 @@ pub(crate) use needs::needs_of;
 pub(crate) use operands::{BadOpcode, Slot};
 pub use row::{Control, Family, First, Memory, Row, Tested, Unit, Value};
 pub use special::{Special, special_register};
+pub(crate) use spelling::misspelt;
 
 use crate::instruction::Opcode;
 use rustc_hash::FxHashMap;
@@ -80,25 +82,10 @@ pub(crate) fn similar(base: &str) -> Option<&'static str> {
     let allowed = if base.len() < 4 { 1 } else { 2 };
     rows()
         .filter(|row| row.name.len().abs_diff(base.len()) <= allowed)
-        .map(|row| (distance(base, row.name), row.name))
+        .map(|row| (spelling::distance(base, row.name), row.name))
         .filter(|&(distance, _)| distance <= allowed)
         .min()
         .map(|(_, name)| name)
-}
-
-/// How many letters must be changed, added or taken away to make one of the other.
-fn distance(a: &str, b: &str) -> usize {
-    let mut row: Vec<usize> = (0..=b.len()).collect();
-    for (i, x) in a.bytes().enumerate() {
-        let mut corner = row[0];
-        row[0] = i + 1;
-        for (j, y) in b.bytes().enumerate() {
-            let change = corner + usize::from(x != y);
-            corner = row[j + 1];
-            row[j + 1] = change.min(row[j] + 1).min(corner + 1);
-        }
-    }
-    row[b.len()]
 }
 
 #[cfg(test)]

@@ -1,12 +1,12 @@
 //! One instruction: its guard, its opcode, its operands.
 
-use super::Validator;
 use super::entity::Entity;
 use super::operand::{self, Complaint, Operands};
+use super::{Target, Validator};
 use crate::diagnostic::Diagnostic;
 use crate::instruction::Instruction;
 use crate::isa::{self, BadOpcode, Control, Memory, Row};
-use crate::module::{AddressSize, Name};
+use crate::module::{AddressSize, Name, Version};
 use crate::rule;
 use crate::span::Span;
 use crate::types::ScalarType;
@@ -42,6 +42,34 @@ impl<'m> Validator<'m> {
                 break;
             }
         }
+        if let Some((word, meant)) = op
+            .modifiers()
+            .find_map(|word| Some((word, isa::misspelt(word)?)))
+        {
+            self.report(
+                Diagnostic::error(
+                    rule::BAD_MODIFIER,
+                    self.narrow(instruction.span, op.as_str()),
+                    format!("no instruction has a modifier `.{word}`"),
+                )
+                .help(format!("is `.{meant}` meant?")),
+            );
+            return;
+        }
+        if matches!(op.base(), "shfl" | "vote") && !op.has("sync") && self.wants_sync() {
+            self.report(
+                Diagnostic::error(
+                    rule::MISSING_MODIFIER,
+                    self.narrow(instruction.span, op.as_str()),
+                    format!("`{op}` lacks `.sync`"),
+                )
+                .help(format!(
+                    "write `{}.sync`, and the lanes that take part as the last operand: `0xffffffff` is all",
+                    op.base()
+                )),
+            );
+            return;
+        }
         if row.control == Control::Call {
             self.call(instruction);
             return;
@@ -67,6 +95,16 @@ impl<'m> Validator<'m> {
             diagnostic = diagnostic.help(format!("is `{similar}` meant?"));
         }
         self.report(diagnostic);
+    }
+
+    /// Whether lanes must say with whom they exchange: on these targets they don't run in step.
+    fn wants_sync(&self) -> bool {
+        let diverges = match self.target {
+            Target::Known(_) => true,
+            Target::Old(old) => old.number >= 70,
+            Target::Unknown => false,
+        };
+        diverges && self.module.version >= Version::new(6, 4)
     }
 
     fn guard(&mut self, name: &Name, span: Span) {

@@ -324,13 +324,18 @@ fn complain(
     }
 }
 
+/// Blocks that a cluster has at most.
+const MOST_BLOCKS: u32 = 16;
+
 /// Reports an address that lies in no memory of a block of the cluster.
 #[cold]
 fn complain_of_shared(cx: &mut Cx<'_>, address: u32, lanes: Mask, size: u32, does: Does) {
     let place = SharedPlace::of(address);
     let (rank, blocks, verb) = (place.rank, cx.blocks.len() as u32, does.verb());
     let told = |told: Diagnostic, message: String| Diagnostic { message, ..told };
-    if rank == cx.warp.rank || blocks == 1 || place.is_below() {
+    // Where no cluster was launched, a rank that one could have is a peer's; any other is a wild address.
+    let no_peer = blocks == 1 && rank >= MOST_BLOCKS;
+    if rank == cx.warp.rank || no_peer || place.is_below() {
         complain_of_own(cx, address, lanes, size, does);
     } else if rank >= blocks {
         cx.report(rule::PEER_RANK, lanes, |_, d| {
@@ -341,7 +346,10 @@ fn complain_of_shared(cx: &mut Cx<'_>, address: u32, lanes: Mask, size: u32, doe
             .note(format!(
                 "{address:#x} has the rank in its upper 8 bits, as all addresses of shared memory in a cluster have"
             ))
-            .help("`mapa` takes ranks below `%cluster_nctarank`")
+            .help(match blocks {
+                1 => "launch it with a cluster (`--cluster`), or say one in the kernel (`.reqnctapercluster`)",
+                _ => "`mapa` takes ranks below `%cluster_nctarank`",
+            })
         });
     } else if cx.blocks[rank as usize].has_exited() {
         cx.report(rule::PEER_EXITED, lanes, |_, d| {

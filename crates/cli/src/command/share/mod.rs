@@ -103,12 +103,18 @@ impl Share {
                     "`{row}`: behind `+` stands how many multiprocessors are left free"
                 ))
             })?;
+            if spare >= target.sms {
+                return Err(question(format!(
+                    "`{row}`: {spare} multiprocessors can't be left free: the GPU has {}, and one must work",
+                    target.sms
+                )));
+            }
             let (text, own_told) = with_settings(text, &told)?;
             let schedule = match text.as_str() {
                 "own" => None,
                 text => {
                     let own = entry.schedule(&own_told, target.leaving(spare));
-                    Some(ordered(text, own.map_err(question)?)?)
+                    Some(possible(ordered(text, own.map_err(question)?)?, target)?)
                 }
             };
             Ok(Tenant {
@@ -134,7 +140,9 @@ impl Share {
             Ok(Tenant {
                 name: text.clone(),
                 kernel: entry.name(),
-                schedule: schedule.map(|text| ordered(text, own)).transpose()?,
+                schedule: schedule
+                    .map(|text| possible(ordered(text, own)?, target))
+                    .transpose()?,
                 told,
                 spare: 0,
             })
@@ -186,6 +194,15 @@ fn ordered(text: &str, own: Option<Schedule>) -> Result<Schedule, BadQuestion> {
     if let (Some(own), Err(_)) = (own, last.parse::<AnyOrder>()) {
         schedule.order = own.order;
     }
+    Ok(schedule)
+}
+
+/// A schedule, where the GPU has its source; else what to take in its place.
+fn possible(schedule: Schedule, target: Target) -> Result<Schedule, BadQuestion> {
+    let source = schedule.source;
+    source
+        .check(target.arch, schedule.cluster)
+        .map_err(question)?;
     Ok(schedule)
 }
 

@@ -13,7 +13,7 @@ use crate::grouped::tiles::time;
 use crate::job::Job;
 use crate::listing::{Listing, variant};
 use crate::reference::Difference;
-use crate::space::{choice, schedule};
+use crate::space::{choice, only, schedule};
 use heist_sched::Schedule;
 use heist_tune::{Axis, Candidate, Proposal};
 
@@ -153,14 +153,18 @@ impl Listing for ExpertsEntry {
         let schedule = schedule(candidate)?;
         match candidate.get("up") {
             Some(_) => {
+                only(candidate, "a layer of experts", ["up", "down", "gather"])?;
                 let tilings = [choice(candidate, "up")?, choice(candidate, "down")?];
                 let gathering = choice(candidate, "gather")?;
                 let plan = plan_with(problem, tilings, gathering, schedule.as_ref(), target)?;
                 Ok(plan.job(|_| None))
             }
-            None => FAMILY
-                .choose(candidate.get("variant"), problem, target)?
-                .job(problem, schedule.as_ref(), target),
+            None => {
+                only(candidate, "a layer without `up`", ["variant"])?;
+                FAMILY
+                    .choose(candidate.get("variant"), problem, target)?
+                    .job(problem, schedule.as_ref(), target)
+            }
         }
     }
 }
