@@ -4,7 +4,7 @@ use crate::error::KernelError;
 use crate::family::Target;
 use crate::plan::LaunchPlan;
 use heist_sched::{AnyPolicy, Schedule};
-use heist_tune::Candidate;
+use heist_tune::{Axis, Candidate};
 use std::str::FromStr;
 
 /// A problem whose kernels the tuner chooses among.
@@ -101,4 +101,9 @@ pub(crate) fn too_much_shared(bytes: u64, room: u64, target: Target) -> Option<S
             target.arch
         )
     })
+}
+
+/// The names of some choices.
+pub(crate) fn names_of(axes: &[Axis]) -> impl Iterator<Item = &'static str> {
+    axes.iter().map(|axis| axis.name)
 }

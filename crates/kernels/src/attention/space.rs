@@ -11,7 +11,7 @@ use crate::entry::{Settings, runs};
 use crate::error::KernelError;
 use crate::family::{Target, Variant};
 use crate::plan::LaunchPlan;
-use crate::space::{Tuned, choice, choice_or, schedule, too_much_shared};
+use crate::space::{Tuned, choice, choice_or, names_of, only, schedule, too_much_shared};
 use heist_sched::{Schedule, TileSource};
 use heist_tune::{Axis, Candidate, Proposal};
 
@@ -24,35 +24,51 @@ pub(super) fn proposals(problem: &Problem, target: Target) -> Vec<Proposal> {
     });
     let mut all: Vec<Proposal> = Vec::new();
     if Wgmma.suits(problem, target).is_ok() {
-        let axes = [
-            Axis::new("kernel", ["wgmma"]),
-            Axis::new("groups", [2, 3]),
-            Axis::new("keys", [48, 64, 80, 96, 112, 128, 144, 160, 176]),
-            Axis::new("stages", [2, 3, 4]),
-            Axis::new("strip", [1, 2, 4]),
-            Axis::new("stay", [false, true]),
-            Axis::new("turns", [false, true]),
-        ];
-        all.extend(Axis::product(&axes).into_iter().map(|candidate| Proposal {
-            judged: judge_warpgroups(problem, &candidate, target).map(Some),
-            candidate,
-        }));
+        all.extend(
+            Axis::product(&on_warpgroups())
+                .into_iter()
+                .map(|candidate| Proposal {
+                    judged: judge_warpgroups(problem, &candidate, target).map(Some),
+                    candidate,
+                }),
+        );
     }
     if Decode.suits(problem, target).is_ok_and(|rank| rank > 0) {
-        let axes = [
-            Axis::new("kernel", ["decode"]),
-            Axis::new("keys", [16, 32, 64, 128, 256]),
-            Axis::new("stages", [2, 3, 4, 6]),
-            Axis::new("blocks", [1, 2, 3]),
-            Axis::new("combine", ["nobody", "last", "launch"]),
-        ];
-        all.extend(Axis::product(&axes).into_iter().map(|candidate| Proposal {
-            judged: judge_decode(problem, &candidate, target).map(Some),
-            candidate,
-        }));
+        all.extend(
+            Axis::product(&of_decoding())
+                .into_iter()
+                .map(|candidate| Proposal {
+                    judged: judge_decode(problem, &candidate, target).map(Some),
+                    candidate,
+                }),
+        );
     }
     all.extend(named);
     all
+}
+
+/// The choices of a tile on warpgroups.
+fn on_warpgroups() -> [Axis; 7] {
+    [
+        Axis::new("kernel", ["wgmma"]),
+        Axis::new("groups", [2, 3]),
+        Axis::new("keys", [48, 64, 80, 96, 112, 128, 144, 160, 176]),
+        Axis::new("stages", [2, 3, 4]),
+        Axis::new("strip", [1, 2, 4]),
+        Axis::new("stay", [false, true]),
+        Axis::new("turns", [false, true]),
+    ]
+}
+
+/// Those of a decoding kernel.
+fn of_decoding() -> [Axis; 5] {
+    [
+        Axis::new("kernel", ["decode"]),
+        Axis::new("keys", [16, 32, 64, 128, 256]),
+        Axis::new("stages", [2, 3, 4, 6]),
+        Axis::new("blocks", [1, 2, 3]),
+        Axis::new("combine", ["nobody", "last", "launch"]),
+    ]
 }
 
 impl Tuned for Problem {
@@ -126,6 +142,11 @@ impl Tuned for Problem {
         let given = schedule(candidate)?;
         match candidate.get("kernel") {
             Some("wgmma") => {
+                only(
+                    candidate,
+                    "attention on warpgroups",
+                    names_of(&on_warpgroups()),
+                )?;
                 judge_warpgroups(self, candidate, target).map_err(KernelError::unfit)?;
                 let shape = shape(self, candidate, target)?;
                 let own = match shape.stay {
@@ -135,6 +156,7 @@ impl Tuned for Problem {
                 warpgroup_plan(self, shape, given.as_ref().unwrap_or(&own), target)
             }
             Some("decode") => {
+                only(candidate, "attention in decoding", names_of(&of_decoding()))?;
                 if let Some(given) = given {
                     return Err(KernelError::unfit(format!(
                         "attention decode deals its keys by itself, and takes no schedule such as {given}"
@@ -147,11 +169,11 @@ impl Tuned for Problem {
             Some(other) => Err(KernelError::unfit(format!(
                 "attention has no kernel `{other}` to try: there are wgmma and decode"
             ))),
-            None => FAMILY.choose(candidate.get("variant"), self, target)?.plan(
-                self,
-                given.as_ref(),
-                target,
-            ),
+            None => {
+                only(candidate, "attention without `kernel`", ["variant"])?;
+                let variant = FAMILY.choose(candidate.get("variant"), self, target)?;
+                variant.plan(self, given.as_ref(), target)
+            }
         }
     }
 }
@@ -254,7 +276,12 @@ fn decoding(
     let wanted = match candidate.get("combine") {
         Some("nobody") => Combine::Nobody,
         Some("last") => Combine::LastBlock,
-        _ => Combine::Launch,
+        None | Some("launch") => Combine::Launch,
+        Some(other) => {
+            return Err(KernelError::unfit(format!(
+                "combine: parts are combined by nobody, by the last block or by a launch (nobody, last, launch), and `{other}` is none of these"
+            )));
+        }
     };
     if (wanted == Combine::Nobody) != (grid.combine == Combine::Nobody) {
         return Err(KernelError::unfit(format!(
@@ -321,6 +348,41 @@ mod tests {
         arch: Arch::SM_90A,
         sms: 132,
     };
+
+    /// A choice that nobody looks at would try another kernel than the one that was asked for.
+    #[test]
+    fn a_candidate_is_used_to_the_last_word() {
+        let words = |words: &[(&'static str, &'static str)]| Candidate::new(words.to_vec());
+        let problem = Problem::new(1, 8, 1024, 64);
+        let on_warpgroups = ("kernel", "wgmma");
+        let decoding = [("kernel", "decode"), ("keys", "64"), ("stages", "2")];
+        let wrong = [
+            (words(&[("variant", "wgmma"), ("keys", "64")]), "keys=64"),
+            (
+                words(&[
+                    on_warpgroups,
+                    ("groups", "2"),
+                    ("keys", "64"),
+                    ("rows", "9"),
+                ]),
+                "rows=9",
+            ),
+            (
+                words(&[&decoding[..], &[("strip", "2")]].concat()),
+                "strip=2",
+            ),
+            (
+                words(&[&decoding[..], &[("combine", "all")]].concat()),
+                "`all`",
+            ),
+        ];
+        for (candidate, word) in wrong {
+            let refused = problem.tuned(&candidate, H200).expect_err("no choice");
+            assert!(refused.to_string().contains(word), "{refused}");
+        }
+        let right = words(&[on_warpgroups, ("groups", "2"), ("keys", "64")]);
+        assert!(problem.tuned(&right, H200).is_ok());
+    }
 
     /// The candidate that the model puts first.
     fn first(problem: &Problem) -> Candidate {

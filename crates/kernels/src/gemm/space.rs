@@ -16,7 +16,7 @@ use crate::entry::Settings;
 use crate::error::KernelError;
 use crate::family::Target;
 use crate::plan::LaunchPlan;
-use crate::space::{Tuned, choice, choice_or, only, schedule, too_much_shared};
+use crate::space::{Tuned, choice, choice_or, names_of, only, schedule, too_much_shared};
 use heist_tune::{Axis, Candidate, Proposal};
 
 /// Columns of a tile on warpgroups.
@@ -90,10 +90,6 @@ fn plan(problem: &Gemm, candidate: &Candidate, target: Target) -> Result<LaunchP
     };
     let variant = plan.variant.clone();
     Ok(over_operands(plan, &variant, problem))
-}
-
-fn names_of(axes: &[Axis]) -> impl Iterator<Item = &'static str> {
-    axes.iter().map(|axis| axis.name)
 }
 
 impl Tuned for Gemm {

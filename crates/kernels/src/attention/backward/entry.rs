@@ -9,7 +9,7 @@ use crate::attention::reference::Sample;
 use crate::entry::{Parameter, Prepared, Settings, parameter};
 use crate::family::{Family, Target};
 use crate::listing::Listing;
-use crate::space::schedule;
+use crate::space::{only, schedule};
 use crate::{Job, KernelError};
 use heist_tune::{Candidate, Proposal};
 
@@ -105,6 +105,7 @@ impl Listing for AttentionBackward {
         candidate: &Candidate,
         target: Target,
     ) -> Result<Job, KernelError> {
+        only(candidate, "attention backward", [VARIANT])?;
         let given = schedule(candidate)?;
         BACKWARD
             .choose(candidate.get(VARIANT), problem, target)?
