@@ -769,6 +769,45 @@ fn results_leave_in_panels_of_any_number() {
     }
 }
 
+/// How often a kernel in these tiles loads from global memory.
+fn loads(problem: &Gemm, tiling: &str, schedule: &Schedule) -> usize {
+    let (_, target) = common::device("h200");
+    let tiling: Tiling = tiling.parse().expect("a tile shape");
+    let job = job_with_tiling(problem, tiling, Some(schedule), target).expect("a job");
+    let texts: String = job.steps.iter().map(|step| step.ptx()).collect();
+    texts.matches("ld.global").count()
+}
+
+/// A thread reads the bias of a pair of columns once for all of its rows, at the edge of the result as well; and not where nothing is left for it.
+#[test]
+fn biases_are_read_once_for_all_rows() {
+    let plain = Schedule::new(TileSource::Static);
+    for (tiling, [m, n, ldc], words) in [
+        // So few sums that all columns are asked for at once.
+        ("wgmma:64x80x64/3", [70, 168, 168], 10),
+        ("wgmma:64x80x64/3", [70, 166, 168], 10),
+        // 16 at a time, and 8.
+        ("wgmma:128x144x64/3", [130, 296, 296], 18),
+        ("wgmma:128x224x64/3", [140, 456, 456], 28),
+        // Twice 64 rows.
+        ("wgmma:256x112x64/3", [260, 120, 120], 2 * 14),
+    ] {
+        let mut problem = Gemm::new(m, n, 72, Input::Bf16, Output::Bf16, Layout::Nt);
+        problem.ldc = ldc;
+        let without = loads(&problem, tiling, &plain);
+        problem.epilogue.bias = true;
+        assert_eq!(loads(&problem, tiling, &plain) - without, words, "{tiling}");
+        right_in_tiles(problem, tiling, Some(&plain), 1);
+    }
+    // The last pair has one column: nothing behind it is read.
+    let mut problem = Gemm::new(70, 167, 72, Input::F16, Output::F16, Layout::Nt);
+    (problem.ldc, problem.epilogue.bias) = (168, true);
+    right_in_tiles(problem, "wgmma:64x80x64/3", Some(&plain), 1);
+    // C takes what registers are left.
+    problem.epilogue.beta = 2.0;
+    right_in_tiles(problem, "wgmma:128x144x64/3", Some(&plain), 1);
+}
+
 #[test]
 fn warpgroups_with_swapped_operands() {
     for (m, tiling) in [

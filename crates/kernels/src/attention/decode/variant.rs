@@ -709,8 +709,10 @@ mod tests {
             assert_eq!(shape(8, weights, cap), (64, false));
             assert_eq!(shape(4, weights, cap), (128, true));
         }
-        assert_eq!(shape(8, Weights::Rounded, None), (128, true));
-        // Of 8-bit keys a warp has 32 rows: of 64 it loads its queries for each stage.
+        // With 64 rows a warp loads its queries for each stage.
+        assert_eq!(shape(8, Weights::Rounded, None), (128, false));
+        assert_eq!(shape(4, Weights::Rounded, None), (128, true));
+        // So it does with 8-bit keys, of which it has 32 rows.
         for (group, keeps) in [(32, true), (64, false)] {
             let mut tall = Problem::ragged(vec![(1, 4096); 2], group, 128);
             (tall.kv_heads, tall.cache) = (1, Cache::E4m3);
