@@ -114,6 +114,19 @@ pub fn randomise(job: &mut Job, problem: &Problem, seed: u64) {
     append::randomise(job, problem, seed);
 }
 
+/// Of scores, with gradients too.
+pub(super) const SOFTCAP: Parameter = parameter(
+    "softcap",
+    "",
+    "scores s become CAP*tanh(s/CAP); none unless given",
+);
+/// The same.
+pub(super) const ALIBI: Parameter = parameter(
+    "alibi",
+    "false",
+    "a bias by distance, with a slope for each query head: true or false",
+);
+
 pub(super) const PARAMETERS: &[Parameter] = &[
     parameter("batch", "2", "sequences"),
     parameter("heads", "8", "query heads"),
@@ -160,16 +173,8 @@ pub(super) const PARAMETERS: &[Parameter] = &[
         "new keys and values of each sequence, in the dtype, which the call puts into the pages; lengths count them",
     ),
     parameter("scale", "", "of the scores; 1/sqrt(dim) unless given"),
-    parameter(
-        "softcap",
-        "",
-        "scores s become CAP*tanh(s/CAP); none unless given",
-    ),
-    parameter(
-        "alibi",
-        "false",
-        "a bias by distance, with a slope for each query head: true or false",
-    ),
+    SOFTCAP,
+    ALIBI,
     parameter(
         "sinks",
         "false",

@@ -4,7 +4,7 @@ use super::accuracy::{bound, verify};
 use super::data::fill;
 use super::problem::{Backward, Sums};
 use super::variant::BACKWARD;
-use crate::attention::entry::problem as attention;
+use crate::attention::entry::{ALIBI, SOFTCAP, problem as attention};
 use crate::attention::reference::Sample;
 use crate::entry::{Parameter, Prepared, Settings, parameter};
 use crate::family::{Family, Target};
@@ -29,16 +29,8 @@ const PARAMETERS: &[Parameter] = &[
     parameter("mask", "full", "full, causal or window(LEFT,RIGHT)"),
     parameter("layout", "heads", "heads (B,H,S,D) or rows (B,S,H,D)"),
     parameter("scale", "", "of the scores; 1/sqrt(dim) unless given"),
-    parameter(
-        "softcap",
-        "",
-        "scores s become CAP*tanh(s/CAP); none unless given",
-    ),
-    parameter(
-        "alibi",
-        "false",
-        "a bias by distance, with a slope for each query head: true or false",
-    ),
+    SOFTCAP,
+    ALIBI,
     parameter(
         DETERMINISTIC,
         "false",
