@@ -38,11 +38,15 @@ impl Reads {
 }
 
 /// Of how many blocks of 8 columns a thread has registers for the biases, a pair of columns in a word: 16 beside so few sums that one wait does for
-/// 128 columns, 8 for a panel. None where anything else is read, decided or added up, which has taken what was left.
+/// 128 columns, 8 for a panel. None where anything else is read, decided or added up, or one loop is for all, which has taken what was left.
 pub(super) fn biases(form: &Form, schedule: &Schedule) -> u32 {
     let alone = Reads::of(form).all == 1 && !form.levels && form.tiling.groups() < 3;
-    match is_plain(schedule) && alone && matches!(form.way, Way::Staged(_)) {
-        true if form.tiling.sums() <= 96 => 16,
+    match is_plain(schedule)
+        && in_roles(form, schedule)
+        && alone
+        && matches!(form.way, Way::Staged(_))
+    {
+        true if form.tiling.sums() <= 64 => 16,
         true => 8,
         false => 0,
     }
