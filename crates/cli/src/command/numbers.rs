@@ -7,14 +7,11 @@ use std::ffi::OsString;
 use std::num::{IntErrorKind, ParseIntError};
 
 /// Reads the words. A number that is wrong is told with the numbers that are right.
-pub(super) fn matches(command: Command, words: &[OsString]) -> Result<ArgMatches, Error> {
-    command
-        .clone()
-        .try_get_matches_from(words)
-        .map_err(|error| {
-            let better = told(&error, &command, words);
-            better.unwrap_or(error)
-        })
+pub(super) fn matches(mut command: Command, words: &[OsString]) -> Result<ArgMatches, Error> {
+    command.try_get_matches_from_mut(words).map_err(|error| {
+        let better = told(&error, &command, words);
+        better.unwrap_or(error)
+    })
 }
 
 fn told(error: &Error, command: &Command, words: &[OsString]) -> Option<Error> {
