@@ -36,7 +36,7 @@ const EVENTS: &[Event] = &[
         number: 43,
         name: "GPU stopped processing",
         code: rule::PROGRAM_STOPPED,
-        meaning: "the driver ended this program's work on the GPU after a fault of its own; the GPU is \
+        meaning: "the program did something wrong on the GPU, and the driver ended its work there; the GPU is \
                   well, and other programs go on",
         remedy: "look for the cause in the Xid before it and in the program's own CUDA error; only a \
                  new process can use the GPU again",
