@@ -287,3 +287,128 @@ fn libraries_that_give_up_are_explained() {
         assert_eq!(codes_of(line), [code], "{line}");
     }
 }
+
+/// What nvcc says when it gives up, and its linker of device code.
+#[test]
+fn builds_that_fail_outside_of_ptxas_are_explained() {
+    for (line, code, says) in [
+        (
+            "nvcc fatal   : Unsupported gpu architecture 'compute_120'",
+            "G024",
+            "--list-gpu-arch",
+        ),
+        (
+            "nvcc fatal   : Unknown option '-march=native'",
+            "G024",
+            "-Xcompiler",
+        ),
+        (
+            "nvcc fatal   : Cannot find compiler 'cl.exe' in PATH",
+            "G024",
+            "-ccbin",
+        ),
+        (
+            "nvcc error   : 'cicc' died due to signal 9 (Kill signal)",
+            "G024",
+            "at once",
+        ),
+        (
+            "nvcc fatal   : A single input file is required for a non-link phase",
+            "G024",
+            "--dryrun",
+        ),
+        (
+            "nvlink error   : Undefined reference to '_Z5scalef' in 'main.o' (target: sm_90)",
+            "X024",
+            "-rdc=true",
+        ),
+        (
+            "nvlink error   : Multiple definition of '_Z5scalef' in 'b.o', first defined in 'a.o'",
+            "G025",
+            "inline",
+        ),
+        (
+            "nvlink fatal   : Could not open input file 'a.o'",
+            "G025",
+            "toolkit",
+        ),
+        (
+            "nvlink warning : SM Arch ('sm_90') not found in 'a.o'",
+            "G023",
+            "-arch",
+        ),
+    ] {
+        assert_eq!(recognise(line), Some(TextKind::Assembler), "{line}");
+        let found = read(TextKind::Assembler, &Source::new("log", line)).findings;
+        assert_eq!(found.len(), 1, "{line}");
+        assert_eq!(found[0].code.0, code, "{line}");
+        assert!(line.ends_with(&found[0].message), "{line}");
+        assert!(found[0].helps[0].contains(says), "{:?}", found[0].helps);
+    }
+    // Two objects with one mistake, and one with another.
+    let log = "\
+nvlink error   : Undefined reference to 'f' in 'a.o'
+nvlink error   : Undefined reference to 'f' in 'a.o'
+nvlink error   : Undefined reference to 'g' in 'a.o'
+";
+    assert_eq!(codes_of(log), ["X024", "X024"]);
+    for line in ["mynvcc fatal : no", "nvcc info : 3", "nvcc fatal error"] {
+        assert_eq!(recognise(line), None, "{line}");
+    }
+}
+
+/// The driver's lines in the kernel's log.
+#[test]
+fn xid_lines_say_what_a_program_or_a_gpu_did() {
+    for (words, code, says) in [
+        (
+            "13, pid=71, name=train, Graphics SM Warp Exception on (GPC 2, TPC 3, SM 0): Out Of Range Address",
+            "G006",
+            "heist check",
+        ),
+        (
+            "13, Graphics SM Warp Exception on (GPC 0, TPC 0, SM 1): Misaligned Address",
+            "G005",
+            "heist check",
+        ),
+        (
+            "31, pid=71, name=python, Ch 00000008, intr 00000000. MMU Fault: ENGINE GRAPHICS faulted @ 0x7f00_00000000",
+            "G004",
+            "memcheck",
+        ),
+        ("43, pid=71, name=python, Ch 00000008", "G018", "before it"),
+        (
+            "45, pid='<unknown>', name=<unknown>, Ch 00000008",
+            "G018",
+            "before it",
+        ),
+        ("48, pid=71, DBE (double bit error)", "G019", "reset"),
+        ("74, pid='<unknown>', NVLink: fatal error", "G019", "nvlink"),
+        (
+            "79, pid='<unknown>', GPU has fallen off the bus.",
+            "G019",
+            "power",
+        ),
+        ("94, pid=71, Contained: SM (0x1)", "G019", "checkpoint"),
+        ("95, pid='<unknown>', Uncontained: FBHUB", "G019", "throw"),
+        ("999, something new", "G018", "catalogue"),
+    ] {
+        let line = format!("[ 81.2] NVRM: Xid (PCI:0000:65:00): {words}");
+        assert_eq!(recognise(&line), Some(TextKind::KernelLog), "{line}");
+        let found = read(TextKind::KernelLog, &Source::new("dmesg", line.clone())).findings;
+        assert_eq!(found.len(), 1, "{line}");
+        assert_eq!(found[0].code.0, code, "{line}");
+        assert!(found[0].helps[0].contains(says), "{:?}", found[0].helps);
+        assert!(found[0].message.contains("PCI:0000:65:00"), "{}", found[0]);
+    }
+    // One finding for each GPU and number; the cause stands first.
+    let log = "\
+NVRM: Xid (PCI:0000:65:00): 31, pid=71, name=a
+NVRM: Xid (PCI:0000:65:00): 31, pid=71, name=a
+NVRM: Xid (PCI:0000:b1:00): 31, pid=72, name=b
+NVRM: Xid (PCI:0000:65:00): 43, pid=71, name=a
+";
+    assert_eq!(codes_of(log), ["G004", "G004", "G018"]);
+    assert_eq!(recognise("NVRM: Xid (PCI:0000:65:00): none"), None);
+    assert_eq!(recognise("NVRM: loading NVIDIA UNIX Kernel Module"), None);
+}

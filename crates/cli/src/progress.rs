@@ -101,7 +101,12 @@ impl Progress {
 
     /// One step is done.
     pub(crate) fn step(&self, name: &str) {
-        self.bar.inc(1);
+        self.steps(name, 1);
+    }
+
+    /// Several are done at once.
+    pub(crate) fn steps(&self, name: &str, steps: usize) {
+        self.bar.inc(steps as u64);
         self.bar.set_message(name.to_owned());
         self.note();
         if let Some(Ok(mut lines)) = self.lines.as_ref().map(Mutex::lock)

@@ -53,6 +53,22 @@ fn the_tables_say_what_they_are_of() {
 }
 
 #[test]
+fn a_row_that_can_t_be_is_told() {
+    for (row, part) in [
+        (
+            "ticket late pausing until-asked",
+            "can't be left half done on sm_100a",
+        ),
+        ("ticket late greedy grouped(0)", "1 or more"),
+    ] {
+        let output = share(&["gemm", "--device", "sim:b200", "--row", row]);
+        let said = String::from_utf8_lossy(&output.stderr).into_owned();
+        assert_eq!(output.status.code(), Some(2), "{row}: {said}");
+        assert!(said.contains(part), "{row}: {said}");
+    }
+}
+
+#[test]
 fn what_can_t_be_asked_is_told() {
     for (words, part) in [
         (

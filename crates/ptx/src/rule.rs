@@ -277,10 +277,14 @@ rules! {
     CLUSTER_LAUNCH = "G015" Error "a cluster that the GPU can't place";
     ADDRESS_SPACE = "G016" Error "an instruction given an address in the wrong space on the GPU";
     API_ERROR = "G017" Error "an error of the CUDA driver or runtime";
+    PROGRAM_STOPPED = "G018" Error "the driver took a program's work off the GPU";
+    GPU_FAULT = "G019" Error "a GPU, or a link to it, that is broken";
     SPILLS = "G020" Warning "registers spilled to local memory";
     STACK_FRAME = "G021" Warning "a stack frame in local memory";
     ASSEMBLER_ERROR = "G022" Error "the assembler rejects the kernel";
     ASSEMBLER_WARNING = "G023" Warning "a warning of the assembler";
+    COMPILER_GIVES_UP = "G024" Error "nvcc gives up before it compiles";
+    DEVICE_LINKER = "G025" Error "the linker of device code refuses the objects";
     SANITIZER_MEMCHECK = "G030" Error "an invalid access that compute-sanitizer found";
     SANITIZER_RACE = "G031" Error "a race that compute-sanitizer found";
     SANITIZER_SYNC = "G032" Error "a barrier error that compute-sanitizer found";

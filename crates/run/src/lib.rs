@@ -49,7 +49,7 @@ pub use device::{Device, OpenError, UnknownArch};
 pub use execution::{Execution, Found, NotRun, Resources, RunError};
 pub use heist_sim::{Advance, Meter};
 pub use name::DeviceName;
-pub use program::{EntryError, Program};
+pub use program::{EntryError, Program, some_of};
 pub use settings::{Schedules, Settings};
 
 /// Several kernels on one simulated GPU.

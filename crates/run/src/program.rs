@@ -124,6 +124,18 @@ impl fmt::Debug for Program {
     }
 }
 
+/// How many names a message lists.
+const LISTED: usize = 10;
+
+/// Names for a message: the first of many, and how many more there are.
+pub fn some_of<S: AsRef<str>>(names: &[S]) -> String {
+    let listed: Vec<&str> = names.iter().take(LISTED).map(AsRef::as_ref).collect();
+    match names.len().saturating_sub(LISTED) {
+        0 => listed.join(", "),
+        more => format!("{}, and {more} more", listed.join(", ")),
+    }
+}
+
 /// No kernel of that name, or several to choose from.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct EntryError {
@@ -136,15 +148,40 @@ impl fmt::Display for EntryError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self.known.as_slice() {
             [] => write!(f, "{}: it has no kernel (`.entry`)", self.file),
-            known => write!(
-                f,
-                "{}: {}; it has {}",
-                self.file,
-                self.what,
-                known.join(", ")
-            ),
+            known => write!(f, "{}: {}; it has {}", self.file, self.what, some_of(known)),
         }
     }
 }
 
 impl std::error::Error for EntryError {}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn told(kernels: usize, asked: Option<&str>) -> String {
+        let entries = (0..kernels).map(|at| format!(".entry k{at}() {{ ret; }}\n"));
+        let text = format!(
+            ".version 8.0\n.target sm_80\n.address_size 64\n{}",
+            entries.collect::<String>()
+        );
+        let program = Program::new(Source::new("k.ptx", text)).expect("PTX");
+        let error = program.entry(asked).expect_err("no kernel is meant");
+        error.to_string()
+    }
+
+    #[test]
+    fn a_module_of_many_kernels_lists_some() {
+        assert_eq!(
+            told(2, None),
+            "k.ptx: which kernel? say --entry; it has k0, k1"
+        );
+        let all = "k0, k1, k2, k3, k4, k5, k6, k7, k8, k9";
+        for (kernels, end) in [(10, ""), (11, ", and 1 more"), (2000, ", and 1990 more")] {
+            assert_eq!(
+                told(kernels, Some("scale")),
+                format!("k.ptx: there is no kernel `scale`; it has {all}{end}")
+            );
+        }
+    }
+}

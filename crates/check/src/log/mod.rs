@@ -1,5 +1,5 @@
-//! Readers of logs: ptxas's verbose output, compute-sanitizer's reports, CUDA error names, messages
-//! of Triton and CUTLASS.
+//! Readers of logs: ptxas's verbose output, what nvcc and nvlink give up with, compute-sanitizer's
+//! reports, CUDA error names, messages of Triton and CUTLASS, the kernel log's Xid lines.
 //!
 //! [`recognise`] finds out what a text is; [`read`] turns it into findings, one
 //! for each cause and place however often it was repeated, and into a table of each kernel's
@@ -23,11 +23,13 @@
 //! assert_eq!(reading.findings.len(), 1);
 //! ```
 
+mod build;
 mod cuda;
 mod lines;
 mod ptxas;
 mod reading;
 mod sanitizer;
+mod xid;
 
 use heist_ptx::{Diagnostic, Source, rule};
 
@@ -38,12 +40,14 @@ pub use reading::{KernelUsage, Reading};
 pub enum TextKind {
     /// PTX.
     Ptx,
-    /// Output of ptxas, or of a build that ran it, or of the driver's assembler.
+    /// Output of ptxas, nvcc or nvlink, of a build that ran them, or of the driver's assembler.
     Assembler,
     /// A report of compute-sanitizer.
     Sanitizer,
     /// Some output that names a CUDA error.
     CudaError,
+    /// The kernel's log, with Xid lines of the driver.
+    KernelLog,
 }
 
 /// Finds out what a text is; `None` if it is nothing that we read.
@@ -54,6 +58,8 @@ pub enum TextKind {
 /// assert_eq!(recognise("ptxas info    : Used 68 registers\n"), Some(TextKind::Assembler));
 /// assert_eq!(recognise("========= COMPUTE-SANITIZER\n"), Some(TextKind::Sanitizer));
 /// assert_eq!(recognise("RuntimeError: CUDA error: unspecified launch failure"), Some(TextKind::CudaError));
+/// assert_eq!(recognise("nvcc fatal   : Unknown option '-fast'"), Some(TextKind::Assembler));
+/// assert_eq!(recognise("NVRM: Xid (PCI:0000:65:00): 79, GPU lost"), Some(TextKind::KernelLog));
 /// assert_eq!(recognise("hello"), None);
 /// ```
 pub fn recognise(text: &str) -> Option<TextKind> {
@@ -70,8 +76,11 @@ pub fn recognise(text: &str) -> Option<TextKind> {
     if text.lines().any(sanitizer::starts_a_report) {
         return Some(TextKind::Sanitizer);
     }
-    if ptxas::speaks_of_assembly(text) {
+    if ptxas::speaks_of_assembly(text) || build::speaks_of_a_build(text) {
         return Some(TextKind::Assembler);
+    }
+    if xid::has_events(text) {
+        return Some(TextKind::KernelLog);
     }
     cuda::first_error(text).map(|_| TextKind::CudaError)
 }
@@ -84,6 +93,8 @@ pub fn read(kind: TextKind, source: &Source) -> Reading {
     }
     // A log may hold a build and a run; each part has its own reader.
     let mut reading = ptxas::read(source);
+    reading.findings.extend(build::read(source));
+    reading.findings.extend(xid::read(source));
     let refused = |finding: &Diagnostic| finding.code == rule::ASSEMBLER_ERROR;
     let assembled = !reading.findings.iter().any(refused);
     if kind == TextKind::Sanitizer {

@@ -176,8 +176,8 @@ impl Check {
     fn check(&self, source: Source, out: Output) -> Result<Found, BadQuestion> {
         let Some(kind) = log::recognise(source.text()) else {
             return Err(BadQuestion::Sentence(format!(
-                "{} is neither PTX (no `.version` or `.target`) nor a log of ptxas, compute-sanitizer \
-                 or CUDA that I know",
+                "{} is neither PTX (no `.version` or `.target`) nor a log of ptxas, nvcc, \
+                 compute-sanitizer, CUDA or the kernel (Xid) that I know",
                 source.name()
             )));
         };

@@ -2,7 +2,7 @@
 
 use crate::answer::{BadQuestion, question};
 use cpp_demangle::{DemangleOptions, Symbol};
-use heist_run::Program;
+use heist_run::{Program, some_of};
 
 /// The kernel of a name, or the only one where none is asked for.
 ///
@@ -24,11 +24,12 @@ pub(super) fn find<'p>(program: &'p Program, asked: Option<&str>) -> Result<&'p 
             "{}: `{asked}` is the name of {} kernels; say one of them whole: {}",
             program.source().name(),
             several.len(),
-            several
-                .iter()
-                .filter_map(|name| spellings(name).into_iter().next())
-                .collect::<Vec<_>>()
-                .join(", ")
+            some_of(
+                &several
+                    .iter()
+                    .filter_map(|name| spellings(name).into_iter().next())
+                    .collect::<Vec<_>>()
+            )
         ))),
     }
 }

@@ -24,6 +24,7 @@ mod launch;
 mod launch_file;
 mod man;
 mod new;
+mod numbers;
 mod policies;
 mod qualify;
 mod reading;
@@ -220,10 +221,10 @@ impl Heist {
             None => Ok(whole()),
         };
         let parsed = match configured {
-            Ok(command) => command.try_get_matches_from(words)?,
+            Ok(command) => numbers::matches(command, &words)?,
             Err(wrong) => {
                 // Help is there also where the file is wrong.
-                whole().try_get_matches_from(words)?;
+                numbers::matches(whole(), &words)?;
                 return Err(clap::Error::raw(ErrorKind::ValueValidation, wrong + "\n"));
             }
         };

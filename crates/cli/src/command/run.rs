@@ -2,7 +2,7 @@
 
 use super::kernel;
 use super::launch::seconds;
-use super::schedule::{usual_policy, usual_source};
+use super::schedule::{order, pausable, usual_policy, usual_source};
 use crate::answer::{self, BadQuestion, Output, Verdict, question, tell_all};
 use crate::file;
 use crate::progress::Waiting;
@@ -17,7 +17,8 @@ use heist_kernels::synthetic::{Parameters, Synthetic, Workload, build};
 use heist_launch::{Dim3, TileSpan};
 use heist_run::{Device, DeviceName, Settings};
 use heist_sched::{
-    AnyOrder, AnyPolicy, Class, Classes, Effort, Loaded, Schedule, Table, TileSource, Tuner,
+    AnyOrder, AnyPolicy, Class, Classes, Effort, Loaded, Schedule, SourceError, Table, TileSource,
+    Tuner,
 };
 use heist_tune::Candidate;
 use heist_view::Run as Named;
@@ -201,7 +202,12 @@ impl Run {
             return self.fastest(synthetic, device, settings, &policy);
         }
         let source = match &self.source {
-            Some(text) => text.parse().map_err(question)?,
+            Some(text) => text.parse().map_err(|error| match error {
+                SourceError::Unknown { .. } => {
+                    question(format!("{error}, and auto, which takes the fastest"))
+                }
+                other => question(other),
+            })?,
             None => TileSource::auto(arch, &policy, true).source,
         };
         source.check(arch, self.cluster()).map_err(question)?;
@@ -276,6 +282,7 @@ impl Run {
         source.check(arch, self.cluster()).map_err(question)?;
         let mut schedule = Schedule::new(source).policy(policy);
         if self.pausing {
+            pausable(arch)?;
             schedule = schedule.pausing();
         }
         if let Some(submit) = &self.submit {
@@ -288,7 +295,7 @@ impl Run {
                      does not; without --order a kernel takes the order that suits it",
                 ));
             }
-            Some(order) => schedule.order = order.parse().map_err(question)?,
+            Some(text) => schedule.order = order(text)?,
             None => {}
         }
         schedule.cluster = self.cluster();
@@ -377,7 +384,7 @@ impl Run {
                 .collect();
             AnyOrder::new(Table::longest_first(&costs))
         } else {
-            order.parse().map_err(question)?
+            super::schedule::order(order)?
         };
         schedule.cluster = self.cluster();
         schedule.in_flight = self.in_flight;

@@ -3,8 +3,8 @@
 use crate::answer::{BadQuestion, question};
 use clap::Args;
 use heist_launch::Dim3;
-use heist_ptx::arch::Arch;
-use heist_sched::{AnyPolicy, Schedule, TileSource};
+use heist_ptx::arch::{Arch, Feature};
+use heist_sched::{AnyOrder, AnyPolicy, Schedule, TileSource};
 
 /// How tiles are scheduled; the kernel's own schedule unless one of these is given.
 #[derive(Args)]
@@ -50,6 +50,39 @@ pub(super) fn usual_source(pausing: bool, arch: Arch, policy: &AnyPolicy) -> Til
     }
 }
 
+/// Refuses to leave tiles half done where no kernel can.
+pub(super) fn pausable(arch: Arch) -> Result<(), BadQuestion> {
+    if arch.supports(Feature::Wgmma) {
+        return Ok(());
+    }
+    Err(question(format!(
+        "tiles can't be left half done on {arch}: only kernels on Hopper's warpgroups (sm_90a, such as \
+         --device sim:h200) can pause; leave `pausing` out, and under the policy until-asked blocks leave \
+         at the end of a tile"
+    )))
+}
+
+/// An order from its text.
+pub(super) fn order(text: &str) -> Result<AnyOrder, BadQuestion> {
+    rows_there(text)?;
+    text.parse().map_err(question)
+}
+
+/// Refuses bands without rows, in an order or in the text of a schedule.
+pub(super) fn rows_there(text: &str) -> Result<(), BadQuestion> {
+    let plain: String = text.chars().filter(|c| !c.is_whitespace()).collect();
+    let rows = plain.split_once("grouped(").map(|(_, rest)| rest);
+    let Some((rows, _)) = rows.and_then(|rest| rest.split_once(')')) else {
+        return Ok(());
+    };
+    match rows.parse::<u32>() {
+        Ok(1..) => Ok(()),
+        _ => Err(question(format!(
+            "`grouped({rows})`: the number of rows in a band must be a whole number, 1 or more, such as `grouped(8)`"
+        ))),
+    }
+}
+
 impl ScheduleFlags {
     /// The schedule that was asked for, if one was.
     pub(super) fn schedule(&self, arch: Arch) -> Result<Option<Schedule>, BadQuestion> {
@@ -72,13 +105,14 @@ impl ScheduleFlags {
         source.check(arch, cluster).map_err(question)?;
         let mut schedule = Schedule::new(source).policy(policy);
         if self.pausing {
+            pausable(arch)?;
             schedule = schedule.pausing();
         }
         if let Some(submit) = &self.submit {
             schedule = schedule.submit(submit.parse().map_err(question)?);
         }
         if let Some(order) = &self.order {
-            schedule.order = order.parse().map_err(question)?;
+            schedule.order = self::order(order)?;
         }
         schedule.cluster = cluster;
         schedule.in_flight = self.in_flight;

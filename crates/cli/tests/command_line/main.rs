@@ -282,6 +282,10 @@ fn an_error_of_the_words_names_what_is_missing_in_json_too() {
             "the following required arguments were not provided: <KERNEL>",
         ),
         (
+            &["--json", "run", "uniform", "--seed", "-1"],
+            "invalid value '-1' for '--seed <SEED>': a whole number from 0 on is wanted",
+        ),
+        (
             &["--json", "completions", "nope"],
             "invalid value 'nope' for '<SHELL>' [possible values: bash, elvish, fish, powershell, zsh]",
         ),

@@ -157,6 +157,12 @@ impl Model {
         Ok(microseconds(&ran[BATCH]))
     }
 
+    /// How often a batch is launched beside an interactive kernel: what [`Model::beside`] takes is in
+    /// proportion to it. `alone` is what the batch takes with nobody beside it.
+    pub fn launches(&self, alone: f64, company: Company) -> usize {
+        launches(&arrivals(company, alone), alone)
+    }
+
     /// The batch back to back with a low priority, the interactive kernel now and then with a high
     /// one. The bell of a batch that listens is rung while the interactive kernel waits or runs.
     /// `alone` is what the batch takes with nobody beside it.
@@ -170,8 +176,7 @@ impl Model {
         company: Company,
     ) -> Result<Beside, JobError> {
         let arrivals = arrivals(company, alone);
-        let end = arrivals.last().copied().unwrap_or(0) as f64 / 1e3;
-        let launches = (end / alone).ceil() as usize + 2;
+        let launches = launches(&arrivals, alone);
         let streams = [
             (0, batch, &vec![0; launches][..]),
             (-5, interactive, &arrivals),
@@ -296,6 +301,12 @@ fn arrivals(company: Company, alone: f64) -> Vec<u64> {
         ((launches + phase) * cycle) as u64
     });
     times.collect()
+}
+
+/// How many launches of a batch it takes until the last arrival, and for what comes then.
+fn launches(arrivals: &[u64], alone: f64) -> usize {
+    let end = arrivals.last().copied().unwrap_or(0) as f64 / 1e3;
+    (end / alone).ceil() as usize + 2
 }
 
 /// Rings the bell of a batch while the interactive kernel waits or runs.

@@ -67,7 +67,30 @@ fn number_type(form: &Form<'_>) -> Result<Option<ScalarType>, BadOpcode> {
             "arithmetic is on integers or floating-point numbers, not on untyped bits",
         ));
     }
+    goes_with(form, ty)?;
     Ok(Some(ty))
+}
+
+/// Fails where a modifier of floating-point numbers stands beside another type.
+fn goes_with(form: &Form<'_>, ty: ScalarType) -> Result<(), BadOpcode> {
+    let flushes = |word: &str| word == "ftz";
+    if is_integer(ty) {
+        form.refused(
+            flushes,
+            "it flushes subnormal floating-point numbers to zero, and integers have none: leave it out",
+        )?;
+        return form.refused(
+            |word| ROUNDINGS.contains(&word),
+            "integers are not rounded: leave it out, or compute with a floating-point type",
+        );
+    }
+    if ty == ScalarType::F64 && !matches!(form.op.base(), "rcp" | "rsqrt") {
+        return form.refused(
+            flushes,
+            "subnormal numbers of `.f64` are kept: only `.f32` and halves have it; leave it out",
+        );
+    }
+    Ok(())
 }
 
 /// A result and `inputs` operands of one type.
@@ -243,7 +266,36 @@ fn decide(form: &Form<'_>) -> Lookup {
     let Some(&ty) = form.types.last() else {
         return Err(BadOpcode::Missing("a type such as `.s32`"));
     };
+    compares(form, ty)?;
     at_least(3, vec![OutPreds, In(ty), In(ty), InPred])
+}
+
+/// Fails where numbers of this type are not compared so.
+fn compares(form: &Form<'_>, ty: ScalarType) -> Result<(), BadOpcode> {
+    use ScalarType::*;
+    let signed = ["eq", "ne", "lt", "le", "gt", "ge"];
+    let unsigned = ["lo", "ls", "hi", "hs"];
+    match ty {
+        B16 | B32 | B64 => form.refused(
+            |word| is_comparison(word) && !matches!(word, "eq" | "ne"),
+            "untyped bits are equal or not, and have no order: say `.s32` or `.u32`, of the right size",
+        ),
+        S16 | S32 | S64 => form.refused(
+            move |word| is_comparison(word) && !signed.contains(&word),
+            "numbers with a sign have `.eq`, `.ne`, `.lt`, `.le`, `.gt` and `.ge`",
+        ),
+        U16 | U32 | U64 => form.refused(
+            move |word| {
+                is_comparison(word) && !signed.contains(&word) && !unsigned.contains(&word)
+            },
+            "numbers without a sign have `.eq`, `.ne`, `.lt`, `.le`, `.gt` and `.ge`, or `.lo`, `.ls`, `.hi` and `.hs`",
+        ),
+        F16 | Bf16 | F32 | F64 => form.refused(
+            move |word| unsigned.contains(&word),
+            "`.lo`, `.ls`, `.hi` and `.hs` are of unsigned integers: write `.lt`, `.le`, `.gt` or `.ge`",
+        ),
+        _ => Ok(()),
+    }
 }
 
 #[rustfmt::skip]
@@ -258,7 +310,10 @@ fn is_comparison(modifier: &str) -> bool {
 fn set(form: &Form<'_>) -> Lookup {
     use Slot::*;
     match form.types[..] {
-        [to, from] => at_least(3, vec![Out(to), In(from), In(from), InPred]),
+        [to, from] => {
+            compares(form, from)?;
+            at_least(3, vec![Out(to), In(from), In(from), InPred])
+        }
         _ => UNKNOWN,
     }
 }
@@ -292,6 +347,7 @@ fn convert(form: &Form<'_>) -> Lookup {
                     "a rounding: `.rn` to floating-point numbers, `.rzi` to integers",
                 )?;
             }
+            rounds(form, to, from)?;
             exactly(vec![OutWide(to), InWide(from)])
         }
         [ty] if simple(ty) && !packs && form.op.modifiers().all(|m| !m.contains("x2")) => {
@@ -307,6 +363,41 @@ fn convert(form: &Form<'_>) -> Lookup {
             }
         }
         _ => UNKNOWN,
+    }
+}
+
+/// Fails where a conversion says a rounding that it does not have.
+fn rounds(form: &Form<'_>, to: ScalarType, from: ScalarType) -> Result<(), BadOpcode> {
+    use ScalarType::*;
+    let to_floats = |word: &str| ROUNDINGS.contains(&word);
+    let to_whole = |word: &str| matches!(word, "rni" | "rzi" | "rmi" | "rpi");
+    let exact = match (to, from) {
+        (F32 | F64, F16) | (F64, F32) => true,
+        _ => is_integer(to) && is_integer(from),
+    };
+    if exact {
+        return form.refused(
+            |word| to_floats(word) || to_whole(word),
+            "every value has its own in the other type, or bits are cut off: nothing is rounded; leave it out",
+        );
+    }
+    match (is_integer(to), is_integer(from)) {
+        (true, false) => form.refused(
+            to_floats,
+            "integers are rounded to by `.rni`, `.rzi`, `.rmi` or `.rpi`",
+        ),
+        (false, true) => form.refused(
+            to_whole,
+            "floating-point numbers are rounded to by `.rn`, `.rz`, `.rm` or `.rp`",
+        ),
+        _ if to == from => form.refused(
+            to_floats,
+            "a number of the same type is not rounded, except to a whole one, by `.rni` or `.rzi`: leave it out",
+        ),
+        _ => form.refused(
+            to_whole,
+            "only within one type are floating-point numbers rounded to whole ones; say `.rn`, and round in a second `cvt`",
+        ),
     }
 }
 

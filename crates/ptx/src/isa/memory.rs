@@ -110,11 +110,32 @@ fn load(form: &Form<'_>) -> Lookup {
     hinted(form, vec![to, Address])
 }
 
+/// Constant memory is only read.
+fn writable(form: &Form<'_>) -> Result<(), BadOpcode> {
+    form.refused(
+        |word| word == "const",
+        "constant memory is written by the host before a launch: a kernel reads it; \
+         what a kernel writes belongs into `.global` or `.shared`",
+    )
+}
+
+/// What an atomic does to memory, which it can't do without.
+fn operation(form: &Form<'_>) -> Result<(), BadOpcode> {
+    const OPERATIONS: [&str; 12] = [
+        "add", "and", "or", "xor", "min", "max", "inc", "dec", "exch", "cas", "popc", "safeadd",
+    ];
+    match OPERATIONS.iter().any(|name| form.has(name)) {
+        true => Ok(()),
+        false => Err(BadOpcode::Missing("an operation such as `.add` or `.max`")),
+    }
+}
+
 fn store(form: &Form<'_>) -> Lookup {
     use Slot::*;
     let Some(ty) = moved_type(form)? else {
         return UNKNOWN;
     };
+    writable(form)?;
     let from = lanes_of(form.op).map_or(InWide(ty), |count| InList(count, ty));
     hinted(form, vec![Address, from])
 }
@@ -124,6 +145,8 @@ fn reduction(form: &Form<'_>) -> Lookup {
     let Some(ty) = accessed(form)? else {
         return UNKNOWN;
     };
+    operation(form)?;
+    writable(form)?;
     let from = lanes_of(form.op).map_or(In(ty), |count| InList(count, ty));
     hinted(form, vec![Address, from])
 }
@@ -133,6 +156,8 @@ fn atomic(form: &Form<'_>) -> Lookup {
     let Some(ty) = accessed(form)? else {
         return UNKNOWN;
     };
+    operation(form)?;
+    writable(form)?;
     if lanes_of(form.op).is_some() {
         return UNKNOWN;
     }

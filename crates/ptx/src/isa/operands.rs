@@ -70,6 +70,8 @@ pub(crate) enum BadOpcode {
     Missing(&'static str),
     /// It has a type that it does not take.
     Type(ScalarType, &'static str),
+    /// It has another modifier that does not go with its type or its operation.
+    Modifier(String, &'static str),
 }
 
 /// A constant that an instruction does not take.
@@ -108,6 +110,18 @@ impl<'i> Form<'i> {
     /// The first type.
     pub(super) fn first(&self) -> Option<ScalarType> {
         self.types.first().copied()
+    }
+
+    /// The first modifier of which `what` is true, which does not go with the rest for the reason `why`.
+    pub(super) fn refused(
+        &self,
+        what: impl Fn(&str) -> bool,
+        why: &'static str,
+    ) -> Result<(), BadOpcode> {
+        match self.op.modifiers().find(|word| what(word)) {
+            Some(word) => Err(BadOpcode::Modifier(word.to_owned(), why)),
+            None => Ok(()),
+        }
     }
 
     /// The first type, which the instruction can't do without.
@@ -170,5 +184,61 @@ mod tests {
         assert!(matches!(of("setp.s32"), Err(BadOpcode::Missing(_))));
         assert!(matches!(of("and.u32"), Err(BadOpcode::Type(..))));
         assert_eq!(of("tex.2d.v4.f32.f32"), UNKNOWN);
+    }
+
+    #[test]
+    fn modifiers_that_go_with_other_types_are_refused() {
+        for (op, word) in [
+            ("add.ftz.u32", "ftz"),
+            ("mul.rn.ftz.f64", "ftz"),
+            ("sub.rn.s32", "rn"),
+            ("setp.lt.b32", "lt"),
+            ("setp.lo.s32", "lo"),
+            ("setp.nan.and.u32", "nan"),
+            ("setp.hs.f32", "hs"),
+            ("set.ge.u32.b64", "ge"),
+            ("cvt.rn.f32.f32", "rn"),
+            ("cvt.rz.f64.f32", "rz"),
+            ("cvt.rzi.f64.f32", "rzi"),
+            ("cvt.rni.u32.u64", "rni"),
+            ("cvt.rn.s32.f32", "rn"),
+            ("cvt.rzi.f32.s32", "rzi"),
+            ("st.const.u32", "const"),
+            ("red.const.add.u32", "const"),
+        ] {
+            let Err(BadOpcode::Modifier(told, _)) = of(op) else {
+                panic!("{op}: {:?}", of(op));
+            };
+            assert_eq!(told, word, "{op}");
+        }
+        for op in [
+            "add.ftz.f32",
+            "add.ftz.f16",
+            "add.sat.s32",
+            "rcp.rn.ftz.f64",
+            "rsqrt.approx.ftz.f64",
+            "setp.ne.b32",
+            "setp.lo.u32",
+            "setp.lt.s32",
+            "setp.equ.f32",
+            "set.eq.u32.b16",
+            "cvt.f32.f32",
+            "cvt.rni.f32.f32",
+            "cvt.ftz.sat.f32.f32",
+            "cvt.f64.f32",
+            "cvt.rn.f32.f64",
+            "cvt.rzi.s32.f32",
+            "cvt.rn.f32.s32",
+            "ld.const.u32",
+            "atom.add.u32",
+            "red.shared.max.s32",
+            "nanosleep.u32",
+        ] {
+            assert!(of(op).is_ok(), "{op}: {:?}", of(op));
+        }
+        for op in ["red.global.u32", "atom.global.b32", "nanosleep"] {
+            assert!(matches!(of(op), Err(BadOpcode::Missing(_))), "{op}");
+        }
+        assert!(matches!(of("nanosleep.s32"), Err(BadOpcode::Type(..))));
     }
 }

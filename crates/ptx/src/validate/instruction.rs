@@ -150,6 +150,17 @@ impl<'m> Validator<'m> {
                 );
                 return;
             }
+            Err(BadOpcode::Modifier(word, why)) => {
+                self.report(
+                    Diagnostic::error(
+                        rule::BAD_MODIFIER,
+                        self.narrow(instruction.span, op.as_str()),
+                        format!("`{op}` can't have `.{word}`"),
+                    )
+                    .note(why),
+                );
+                return;
+            }
         };
         let given = instruction.operands.len();
         let most = signature.slots.len();

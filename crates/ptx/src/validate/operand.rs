@@ -305,7 +305,21 @@ impl<'m> Operands<'_, 'm> {
                 )
             }),
             // Undeclared names are reported by themselves.
-            None => self.special(name),
+            None => {
+                self.special(name)?;
+                match special_register(name) {
+                    // `mov` reads all four parts into 128 bits.
+                    Some(special) if special.parts && ty.bits() < 128 => Err(Complaint {
+                        help: Some(format!("name one part of it: `{name}.x`")),
+                        name: Some(name.to_string()),
+                        ..complain(
+                            rule::OPERAND_KIND,
+                            format!("`{name}` has four parts, and a single register is needed"),
+                        )
+                    }),
+                    _ => Ok(()),
+                }
+            }
         }
     }
 

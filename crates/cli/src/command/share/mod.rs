@@ -189,6 +189,7 @@ fn with_settings(row: &str, told: &Settings) -> Result<(String, Settings), BadQu
 /// A schedule from its text. Its order is the kernel's own unless the text says another: the
 /// order decides what is in L2, and rows are compared for who waits for whom.
 fn ordered(text: &str, own: Option<Schedule>) -> Result<Schedule, BadQuestion> {
+    super::schedule::rows_there(text)?;
     let mut schedule: Schedule = text.parse().map_err(question)?;
     let last = text.split_whitespace().next_back().unwrap_or_default();
     if let (Some(own), Err(_)) = (own, last.parse::<AnyOrder>()) {
@@ -203,6 +204,9 @@ fn possible(schedule: Schedule, target: Target) -> Result<Schedule, BadQuestion>
     source
         .check(target.arch, schedule.cluster)
         .map_err(question)?;
+    if schedule.pausing {
+        super::schedule::pausable(target.arch)?;
+    }
     Ok(schedule)
 }
 

@@ -5,8 +5,8 @@ use super::figures::{Figures, Row};
 use crate::answer::{BadQuestion, Output, Verdict, question};
 use crate::progress::Progress;
 use heist::job::JobError;
+use heist::share::Company;
 use heist::share::modelled::{Lodger, Model};
-use heist::share::{Company, Tenant};
 use heist_launch::Clock;
 use heist_ptx::arch::Gpu;
 use std::sync::Mutex;
@@ -26,11 +26,19 @@ impl Share {
         let small = small.collect::<Result<Vec<_>, _>>().map_err(question)?;
         let idle = small.iter().map(|one| model.alone(one));
         let idle = idle.collect::<Result<Vec<_>, _>>().map_err(question)?;
-        let cells = tenants.len() * (1 + small.len() + self.held(target).len());
-        let progress = Progress::new(out, "figures", cells);
-        let rows = side_by_side(&tenants, |tenant| {
-            self.row(&model, tenant, &small, &progress)
+        // A launch of each says how many there will be, which is what takes the time.
+        let batches = side_by_side(&tenants, |tenant| {
+            let batch = model.move_in(tenant)?;
+            let alone = model.alone(&batch)?;
+            Ok((batch, alone))
         });
+        let batches: Vec<(Lodger, f64)> = batches.map_err(question)?;
+        let of_one = |(_, alone): &(Lodger, f64)| {
+            small.len() * model.launches(*alone, self.company(*alone)) + self.held(target).len()
+        };
+        let launches = batches.iter().map(of_one).sum();
+        let progress = Progress::new(out, "launches", launches);
+        let rows = side_by_side(&batches, |batch| self.row(&model, batch, &small, &progress));
         drop(progress);
         let rows = rows.map_err(question)?;
         self.draw((&tenants, &rows), &interactives, |batch, interactive| {
@@ -50,33 +58,36 @@ impl Share {
         Ok(Verdict::Clean)
     }
 
+    /// How the interactive kernels come beside a batch that takes `alone` microseconds.
+    fn company(&self, alone: f64) -> Company {
+        Company {
+            samples: self.samples.unwrap_or(SAMPLES) as usize,
+            ..Company::for_model(alone)
+        }
+    }
+
     fn row(
         &self,
         model: &Model,
-        tenant: &Tenant,
+        (batch, alone): &(Lodger, f64),
         small: &[Lodger],
         progress: &Progress,
     ) -> Result<Row, JobError> {
-        let batch = model.move_in(tenant)?;
-        let alone = model.alone(&batch)?;
-        progress.step(&tenant.name);
-        let company = Company {
-            samples: self.samples.unwrap_or(SAMPLES) as usize,
-            ..Company::for_model(alone)
-        };
+        let (name, alone) = (&batch.name, *alone);
+        let company = self.company(alone);
         let beside = small.iter().map(|interactive| {
-            let seen = model.beside((&batch, alone), interactive, company);
-            progress.step(&tenant.name);
+            let seen = model.beside((batch, alone), interactive, company);
+            progress.steps(name, model.launches(alone, company));
             seen
         });
         let beside = beside.collect::<Result<_, _>>()?;
         let held = self.held(model.target()).into_iter().map(|sms| {
-            let time = model.held(&batch, alone, sms);
-            progress.step(&tenant.name);
+            let time = model.held(batch, alone, sms);
+            progress.step(name);
             time
         });
         Ok(Row {
-            name: tenant.name.clone(),
+            name: name.clone(),
             alone,
             beside,
             held: held.collect::<Result<_, _>>()?,
@@ -86,9 +97,9 @@ impl Share {
 }
 
 /// The same for each tenant, on all cores.
-fn side_by_side<T: Send>(
-    tenants: &[Tenant],
-    work: impl Fn(&Tenant) -> Result<T, JobError> + Sync,
+fn side_by_side<B: Sync, T: Send>(
+    tenants: &[B],
+    work: impl Fn(&B) -> Result<T, JobError> + Sync,
 ) -> Result<Vec<T>, JobError> {
     let threads = std::thread::available_parallelism().map_or(2, usize::from);
     let next = AtomicUsize::new(0);
