@@ -24,12 +24,12 @@ kernel_params! {
 /// The number of the argument that holds the control words.
 const CONTROL: usize = 2;
 
-/// Whoever takes so much hangs.
+/// Whoever takes so much hangs; a machine that stands still does not.
 const BUDGET: Budget = Budget {
     warp_instructions: 4_000_000,
     memory: 4 << 30,
     time_ns: 100_000_000,
-    wall_ms: 600_000,
+    wall_ms: u64::MAX,
 };
 
 struct Dice(u64);
