@@ -1,5 +1,7 @@
 """Gradients, beside those that PyTorch works out in float64."""
 
+import types
+
 import pytest
 
 torch = pytest.importorskip("torch", reason="PyTorch is not installed: the operations for it are not tested")
@@ -7,6 +9,7 @@ torch = pytest.importorskip("torch", reason="PyTorch is not installed: the opera
 import torch.nn.functional as F
 
 import heist.torch as ht
+from heist.torch._gradient import _gradients_packed_scored
 from references import attention, close
 
 F16, BF16, F32 = torch.float16, torch.bfloat16, torch.float32
@@ -338,3 +341,15 @@ def test_gradients_of_packed_sequences_through_changed_scores(softcap, slopes):
     expected.backward(seed.double())
     for one, other in zip((q, k, v, own), (*exact, exact_sinks)):
         close(one.grad, other.grad)
+
+
+def test_rows_in_no_sequence_have_no_part_in_the_gradient_of_sinks():
+    """Results and log-sum-exps of such rows are never written."""
+    q, k, v, out, d_out = (torch.randn(12, 2, 16, dtype=F16) for _ in range(5))
+    lse, starts, sinks = torch.randn(2, 12), torch.tensor([0, 4, 9], dtype=torch.int32), torch.randn(2)
+    out[9:], lse[:, 9:] = float("nan"), float("nan")
+    saved = q, k, v, out, lse, starts, starts, torch.empty(0), sinks
+    ctx = types.SimpleNamespace(saved_tensors=saved, how=(0.0, 6, 6), needs_input_grad=[True] * 8)
+    found = _gradients_packed_scored(ctx, d_out, None)[6]
+    delta = (out[:9].double() * d_out[:9].double()).sum(-1).t()
+    close(found, -((sinks.double()[:, None] - lse[:, :9].double()).exp() * delta).sum(1))

@@ -66,6 +66,16 @@ def test_one_key_head_lies_in_both_ways():
     assert planned() == [False]
 
 
+def with_gradients(given, exact, out, expected):
+    """The results and the gradients of one projection, of which nothing was copied."""
+    close(out.detach(), expected.detach())
+    seed = random(*out.shape)
+    out.backward(seed)
+    expected.backward(seed.double())
+    close(given.grad, exact.grad)
+    assert planned() == [True, True]
+
+
 @pytest.mark.parametrize("deterministic", [False, True])
 def test_gradients(deterministic):
     whole = random(2, 40, 3, 2, 64)
@@ -74,12 +84,7 @@ def test_gradients(deterministic):
     out = ht.flash_attn_qkvpacked_func(given, causal=True, deterministic=deterministic)
     expected, _ = attention(*(t.transpose(1, 2) for t in exact.unbind(2)), causal=True)
     expected = expected.transpose(1, 2)
-    close(out.detach(), expected.detach())
-    seed = random(*out.shape)
-    out.backward(seed)
-    expected.backward(seed.double())
-    close(given.grad, exact.grad)
-    assert planned() == [True, True]
+    with_gradients(given, exact, out, expected)
 
 
 def test_packed_sequences_and_their_gradients():
@@ -91,12 +96,7 @@ def test_packed_sequences_and_their_gradients():
     parts = [t.split(lengths) for t in exact.unbind(1)]
     each = [attention(*(t.transpose(0, 1)[None] for t in own), causal=True)[0][0].transpose(0, 1) for own in zip(*parts)]
     expected = torch.cat(each)
-    close(out.detach(), expected.detach())
-    seed = random(*out.shape)
-    out.backward(seed)
-    expected.backward(seed.double())
-    close(given.grad, exact.grad)
-    assert planned() == [True, True]
+    with_gradients(given, exact, out, expected)
 
 
 def test_what_no_kernel_steps_through_is_copied():

@@ -281,14 +281,16 @@ def _gradients_packed(ctx, d_out, _):
     return (*call(differentiate_packed, None, d_out, *ctx.saved_tensors, *ctx.how), *(None,) * 9)
 
 
-def _of_sinks(sinks, lse, out, d_out, heads):
+def _of_sinks(sinks, lse, out, d_out, heads, there=None):
     """The gradient of the scores of no key. Such a score has a weight and no value, so that all it gets is what its weight takes from the
-    others; `heads` is the axis of the heads of the log-sum-exps."""
+    others; `heads` is the axis of the heads of the log-sum-exps. Where rows are not `there`, results were never written."""
     # (batch, heads, rows) of sequences that are alike, (heads, rows) of packed ones, whose results have rows before heads.
     delta = (out.float() * d_out.float()).sum(-1)
     delta = delta if heads else delta.t()
-    weight = (sinks[:, None] - lse).exp()
-    return -(weight * delta).transpose(heads, 0).flatten(1).sum(1)
+    taken = (sinks[:, None] - lse).exp() * delta
+    if there is not None:
+        taken = taken.where(there, 0.0)
+    return -taken.transpose(heads, 0).flatten(1).sum(1)
 
 
 def _gradients_scored(ctx, d_out, _):
@@ -303,7 +305,10 @@ def _gradients_packed_scored(ctx, d_out, _):
     q, k, v, out, lse, q_starts, k_starts, slopes, sinks = ctx.saved_tensors
     softcap, *how = ctx.how
     own = call(differentiate_packed_scored, None, d_out, q, k, v, out, lse, q_starts, k_starts, slopes, softcap, *how)
-    of_sinks = _of_sinks(sinks, lse, out, d_out, 0) if ctx.needs_input_grad[6] else None
+    of_sinks = None
+    if ctx.needs_input_grad[6]:
+        row = torch.arange(q.shape[0], device=q.device)
+        of_sinks = _of_sinks(sinks, lse, out, d_out, 0, (row >= q_starts[0]) & (row < q_starts[-1]))
     return (*own, None, None, None, of_sinks, *(None,) * 8)
 
 
