@@ -132,7 +132,7 @@ pub(super) fn read(source: &Source) -> Vec<Diagnostic> {
             let exact = EXCEPTIONS.iter().find(|(part, _)| words.contains(part));
             code = exact.map_or(code, |(_, code)| *code);
         }
-        let name = known.map_or("not one that I know", |event| event.name);
+        let name = known.map_or("an event that is not described here", |event| event.name);
         let message = format!("Xid {number} of GPU {gpu}: {name}");
         let same = |one: &&mut (Diagnostic, usize)| one.0.message == message && one.0.code == code;
         if let Some(again) = seen.iter_mut().find(same) {
