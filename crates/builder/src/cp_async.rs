@@ -372,3 +372,42 @@ impl<'k, S: StageSpec> PendingCopy<'k, S> {
         self.spec.ready(self.memory, self.k.c(0))
     }
 }
+
+/// Copies of one warp into memory that no other warp uses: a batch of its own.
+#[must_use = "copies in flight must be waited for: call `.wait()`"]
+#[derive(Debug)]
+pub struct WarpCopy<'k, T> {
+    tile: SharedTile<'k, T>,
+}
+impl<T> Clone for WarpCopy<'_, T> {
+    fn clone(&self) -> Self {
+        *self
+    }
+}
+impl<T> Copy for WarpCopy<'_, T> {}
+
+impl<'k> Kernel<'k> {
+    /// The threads of a warp fill a tile that no other warp uses; it can be read after [`WarpCopy::wait`].
+    #[track_caller]
+    pub fn copy_in_warp<T: Storable>(
+        &self,
+        tile: SharedTile<'k, T>,
+        fill: impl FnOnce(FillTile<'k, T>),
+    ) -> WarpCopy<'k, T> {
+        self.require(Feature::CpAsync);
+        fill(FillTile { tile });
+        self.commit_copies();
+        WarpCopy { tile }
+    }
+}
+
+impl<'k, T: Storable> WarpCopy<'k, T> {
+    /// Waits for it, while the `newer` batches that this warp began later may still be in flight, and gives the tile. All lanes take part.
+    #[track_caller]
+    pub fn wait(self, newer: u32) -> SharedTile<'k, T> {
+        let k = self.tile.kernel();
+        k.wait_copies(newer);
+        k.sync_warp();
+        self.tile
+    }
+}

@@ -88,7 +88,7 @@ pub use bulk_store::PendingStore;
 pub use clc::{Answer, Granted, Idle, InFlight, Refused, StealFlow};
 pub use cluster::ClusterArrival;
 pub use control::Flow;
-pub use cp_async::{ArraySpec, CopyPipeline, PendingCopy, RunningPipeline, StageSpec};
+pub use cp_async::{ArraySpec, CopyPipeline, PendingCopy, RunningPipeline, StageSpec, WarpCopy};
 pub use emit::RawUse;
 pub use error::{BuildError, Problem};
 pub use fill::{FillArray, FillTile, Piece};

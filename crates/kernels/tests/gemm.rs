@@ -808,6 +808,58 @@ fn biases_are_read_once_for_all_rows() {
     right_in_tiles(problem, "wgmma:128x144x64/3", Some(&plain), 1);
 }
 
+/// C comes through the buffers that results leave from: no thread loads it. In more panels than there are buffers, a last one that is narrower, twice
+/// 64 rows, both ways round, in a batch, at edges that lie inside of 16 bytes, and in tiles that may be left.
+#[test]
+fn c_is_copied_into_the_buffers_that_results_leave_from() {
+    let (one_tile, tile_after_tile) = ("direct", "static");
+    let paused = "ticket late pausing until-asked";
+    for (tiling, [m, n, ldc], batch, schedule) in [
+        ("wgmma:64x80x64/3", [70, 168, 168], 1, tile_after_tile),
+        ("wgmma:64x80x64/3", [70, 165, 168], 1, one_tile),
+        // Four panels, and five and a half; stages leave room for fewer buffers.
+        ("wgmma:128x256x64/4", [130, 264, 264], 1, tile_after_tile),
+        ("wgmma:128x176x64/5", [130, 360, 368], 1, tile_after_tile),
+        (
+            "wgmma:128x64x64/3/pingpong",
+            [400, 72, 72],
+            1,
+            tile_after_tile,
+        ),
+        ("wgmma:256x112x64/3", [260, 120, 120], 1, tile_after_tile),
+        ("wgmma:64x16x64/3/swapped", [40, 72, 72], 2, tile_after_tile),
+        ("wgmma:128x24x64/3/swapped", [30, 141, 144], 1, one_tile),
+        // In parts: all rows at once have no room.
+        (
+            "wgmma:256x152x64/4/swapped",
+            [160, 264, 264],
+            1,
+            tile_after_tile,
+        ),
+        ("wgmma:64x80x64/3", [70, 168, 168], 1, paused),
+        (
+            "wgmma:64x80x64/3",
+            [70, 168, 168],
+            2,
+            "ticket late loaded: every(2)",
+        ),
+    ] {
+        let mut problem = Gemm::new(m, n, 72, Input::Bf16, Output::Bf16, Layout::Nt).batch(batch);
+        problem.ldc = ldc;
+        let schedule: Schedule = schedule.parse().expect("a schedule");
+        let without = loads(&problem, tiling, &schedule);
+        problem.epilogue.beta = -2.0;
+        assert_eq!(loads(&problem, tiling, &schedule), without, "{tiling}");
+        right_in_tiles(problem, tiling, Some(&schedule), 1);
+    }
+    // Beside a bias and factors of rows.
+    let mut problem = Gemm::new(70, 168, 80, Input::E4m3, Output::Bf16, Layout::Nt);
+    problem.scales = Scales::Rows;
+    (problem.epilogue.beta, problem.epilogue.bias) = (0.5, true);
+    right_in_tiles(problem, "wgmma:64x80x128/3", None, 1);
+    right_in_tiles(problem, "wgmma:128x24x128/3/swapped", None, 1);
+}
+
 #[test]
 fn warpgroups_with_swapped_operands() {
     for (m, tiling) in [

@@ -6,7 +6,7 @@
 //! the threads.
 
 use super::tiling::{BUFFERS, ROW_BYTES, STORING_WARPS};
-use crate::gemm::{Finish, OfColumns, Stored, To};
+use crate::gemm::{Finish, Known, Stored, To};
 use heist_builder::{Kernel, SharedTile, TensorMapRef, TensorSums, TileLayout, TileSpec, Val, f16};
 
 /// Rows of a warp.
@@ -141,11 +141,12 @@ fn pairs<'k, O: Stored>(
         .enumerate()
         .map(|(index, pair)| {
             let further = col + index as u32 * 2;
-            let columns = OfColumns {
+            let known = Known {
                 scale: finish.columns(k, further, line),
+                c: None,
                 bias: None,
             };
-            finish.pair(k, [pair[0], pair[1]], further, columns, line)
+            finish.pair(k, [pair[0], pair[1]], further, known, line)
         })
         .collect()
 }

@@ -226,17 +226,18 @@ impl Finish {
     }
 
     /// The results of a pair of accumulators, `further` columns from where `to` begins. Nothing
-    /// outside is read, and no bias that was read ahead.
+    /// outside is read, and nothing that is known.
     pub(crate) fn pair<'k, T: Stored>(
         &self,
         k: &Kernel<'k>,
         sums: [Val<'k, f32>; 2],
         further: u32,
-        columns: OfColumns<'k>,
+        known: Known<'k>,
         to: &To<'k, T>,
     ) -> [Val<'k, f32>; 2] {
         let own = Finish {
-            bias: self.bias && columns.bias.is_none(),
+            adds: self.adds && known.c.is_none(),
+            bias: self.bias && known.bias.is_none(),
             ..*self
         };
         let mut addends = if own.reads() {
@@ -246,7 +247,7 @@ impl Finish {
                 let row = rows.gt(0u32);
                 place.inside = Some([both & row, first & row]);
             }
-            own.addends(k, &place, columns.scale, to)
+            own.addends(k, &place, known.scale, to)
         } else {
             Addends {
                 scale: None,
@@ -254,7 +255,8 @@ impl Finish {
                 bias: None,
             }
         };
-        addends.bias = addends.bias.or(columns.bias);
+        addends.c = addends.c.or(known.c);
+        addends.bias = addends.bias.or(known.bias);
         [0, 1].map(|i| self.value(k, sums[i], addends, i, to))
     }
 
@@ -483,10 +485,12 @@ impl Finish {
     }
 }
 
-/// The factors and the biases of a pair of columns, which all rows share, where they were read for all of them.
+/// What of a pair's addends and factors was read before.
 #[derive(Clone, Copy)]
-pub(crate) struct OfColumns<'k> {
+pub(crate) struct Known<'k> {
+    /// Factors of the columns.
     pub(crate) scale: Option<[Val<'k, f32>; 2]>,
+    pub(crate) c: Option<[Val<'k, f32>; 2]>,
     pub(crate) bias: Option<[Val<'k, f32>; 2]>,
 }
 

@@ -13,12 +13,17 @@
 //! A tile with swapped operands is transposed here: by `stmatrix`, or by the addresses of the
 //! stores.
 
-use super::epilogue::{Finish, OfColumns, Stored, Sums, To};
+mod addend;
+
+use super::epilogue::{Finish, Known, Stored, Sums, To};
 use super::kernel::left;
 use super::problem::Scales;
 use super::tiling::Tiling;
+use addend::Addend;
+pub(crate) use addend::Asked;
 use heist_builder::{
-    Global, Kernel, Ptr, SharedTile, TensorMapRef, TileLayout, TileSpec, Val, WgmmaResult, f16,
+    F16x2, Global, Kernel, Ptr, SharedTile, TensorMapRef, TileLayout, TileSpec, Val, WgmmaResult,
+    f16,
 };
 use heist_launch::Swizzle;
 
@@ -27,6 +32,9 @@ const WARP_ROWS: u32 = 16;
 
 /// Rows of the result whose C, or factors, a thread asks for at a time, where operands are swapped: the assembler would ask for those of all rows at once, and spill.
 const TURNED_ROWS: u32 = 32;
+
+/// The most buffers that a warp has.
+pub(crate) const MOST_BUFFERS: u32 = 4;
 
 /// The staging buffers of a warp in shared memory.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -58,7 +66,8 @@ impl Staging {
             // All columns at once, or parts of them that two buffers and more take in turns.
             let eights = tiling.cols / 8;
             let parts = (2..=eights).filter(|parts| eights.is_multiple_of(*parts));
-            let mut turns = parts.map(|parts| shape(tiling.cols / parts, WARP_ROWS, parts, 4));
+            let mut turns =
+                parts.map(|parts| shape(tiling.cols / parts, WARP_ROWS, parts, MOST_BUFFERS));
             let in_turns = |staging: &Staging| staging.buffers > 1;
             return shape(tiling.cols, WARP_ROWS, 1, 1)
                 .or_else(|| turns.find_map(|staging| staging.filter(in_turns)));
@@ -133,6 +142,9 @@ pub(crate) struct Staged<'k> {
     k: Kernel<'k>,
     shape: Staging,
     memory: SharedTile<'k, f16>,
+    /// Columns of a tile as it is multiplied, and whether they are rows of the result.
+    cols: u32,
+    turned: bool,
     /// The result, where the copy engine stores it.
     map: Option<TensorMapRef<'k, f16, 3>>,
 }
@@ -157,22 +169,33 @@ impl<'k> Staged<'k> {
             k: *k,
             shape,
             memory: k.tile(all).rows_from(warp * own, own),
+            cols: tiling.cols,
+            turned: tiling.swapped,
             map,
         }
     }
 
+    /// The buffer of a panel.
+    fn buffer(&self, panel: u32) -> SharedTile<'k, f16> {
+        let buffer = panel % self.shape.buffers;
+        self.memory
+            .rows_from(self.k.c(buffer * self.shape.rows), self.shape.rows)
+    }
+
     /// Stores 64 rows of accumulators. `at` is the column and row where they begin in the result,
-    /// and the number of the result in a batch; `to` is the same place as addresses.
+    /// and the number of the result in a batch; `to` is the same place as addresses. C of the first panels may have been `asked` for.
     pub(crate) fn store<O: Stored>(
         &self,
         finish: &Finish,
         sums: &WgmmaResult<'k>,
         at: [Val<'k, u32>; 3],
         to: &To<'k, O>,
+        asked: Option<Asked<'k>>,
     ) {
         let k = self.k;
         let warp_row = (k.warp_uniform() & 3) * WARP_ROWS;
-        self.each_panel(finish, sums, to, |panel, tile| match panel.whole {
+        let addend = finish.adds.then(|| Addend::new(*self, asked, *to));
+        self.each_panel(finish, sums, to, addend, |panel, tile| match panel.whole {
             true => self.send(tile, [at[0] + panel.first, at[1] + warp_row, at[2]]),
             false => self.put_chunks(tile, panel, to),
         });
@@ -197,7 +220,7 @@ impl<'k> Staged<'k> {
             .map_or(inside, |rows| inside & rows.ge(warp_row + WARP_ROWS));
         // What threads store is none of the engine's stores, which `newer` counts: so none of them is left.
         k.if_(!all & k.lane().eq(0), || k.wait_stores_read(0));
-        self.each_panel(finish, sums, to, |panel, tile| {
+        self.each_panel(finish, sums, to, None, |panel, tile| {
             let put = || self.put_chunks(tile, panel, to);
             let place = [at[0] + panel.first, at[1] + warp_row, at[2]];
             match panel.whole {
@@ -218,7 +241,7 @@ impl<'k> Staged<'k> {
         let k = self.k;
         let warp_row = (k.warp_uniform() & 3) * WARP_ROWS;
         let lane = k.lane();
-        self.each_panel(finish, sums, to, |panel, tile| {
+        self.each_panel(finish, sums, to, None, |panel, tile| {
             let Panel { first, wide, .. } = panel;
             let inside = to
                 .cols
@@ -275,12 +298,13 @@ impl<'k> Staged<'k> {
     }
 
     /// Computes the results panel after panel, and calls `each` with the panel and the staging
-    /// buffer that holds it.
+    /// buffer that holds it: where it held C, if that is the `addend`.
     fn each_panel<O: Stored>(
         &self,
         finish: &Finish,
         sums: &WgmmaResult<'k>,
         to: &To<'k, O>,
+        mut addend: Option<Addend<'k, O>>,
         each: impl Fn(Panel, SharedTile<'k, f16>),
     ) {
         let k = self.k;
@@ -294,12 +318,11 @@ impl<'k> Staged<'k> {
         let panels = cols / width;
         let mut biases = None;
         for panel in 0..cols.div_ceil(width) {
-            let buffer = panel % self.shape.buffers;
-            let tile = self
-                .memory
-                .rows_from(k.c(buffer * self.shape.rows), self.shape.rows);
-            if self.map.is_some() {
-                self.free_buffer(self.shape.newer(panel, panels));
+            let tile = self.buffer(panel);
+            match &mut addend {
+                Some(addend) => addend.arrive(),
+                None if self.map.is_some() => self.free_buffer(self.shape.newer(panel, panels)),
+                None => {}
             }
             let first = panel * width;
             let wide = width.min(cols - first);
@@ -309,30 +332,41 @@ impl<'k> Staged<'k> {
                 biases = finish.biases_of(&k, col, blocks, to);
             }
             for pair in 0..wide.div_ceil(16) {
+                let at = tile.chunk(lane & 15, (lane >> 4) + pair * 2);
+                let c = addend.as_ref().map(|_| match wide - pair * 16 {
+                    8 => at.load_matrices::<2>().to_vec(),
+                    _ => at.load_matrices::<4>().to_vec(),
+                });
                 let words = [0, 1].map(|next| {
                     let block = first / 8 + pair * 2 + next;
                     // The last 16 columns of a buffer may be 8.
                     let Some(sums) = sums.block(block as usize) else {
                         return [k.c(0u32).bitcast(); 2];
                     };
-                    let columns = OfColumns {
-                        scale: finish.columns(&k, block * 8, &lines[0]),
+                    let scale = finish.columns(&k, block * 8, &lines[0]);
+                    let known = |half: u32| Known {
+                        scale,
+                        c: c.as_ref()
+                            .and_then(|c| O::pair(c[(next * 2 + half) as usize].bitcast())),
                         bias: biases
                             .as_ref()
                             .and_then(|words| O::pair(words[(block % at_a_time) as usize])),
                     };
                     [0, 1].map(|half| {
                         let two = [sums[half * 2], sums[half * 2 + 1]];
-                        let done = finish.pair(&k, two, block * 8, columns, &lines[half]);
+                        let known = known(half as u32);
+                        let done = finish.pair(&k, two, block * 8, known, &lines[half]);
                         packed::<O>(&k, done).bitcast()
                     })
                 });
-                let chunk = (lane >> 4) + pair * 2;
                 let [[a, b], [c, d]] = words;
-                tile.chunk(lane & 15, chunk).store_matrices([a, b, c, d]);
+                at.store_matrices([a, b, c, d]);
             }
             let whole = panel < panels;
             each(Panel { first, wide, whole }, tile);
+            if let Some(addend) = &mut addend {
+                addend.follow(panel);
+            }
         }
     }
 
@@ -343,6 +377,7 @@ impl<'k> Staged<'k> {
         sums: &WgmmaResult<'k>,
         at: [Val<'k, u32>; 3],
         to: &To<'k, O>,
+        asked: Option<Asked<'k>>,
     ) {
         let k = self.k;
         let lane = k.lane();
@@ -351,43 +386,53 @@ impl<'k> Staged<'k> {
         let blocks = self.shape.rows / 8;
         let parts = sums.blocks() as u32 / blocks;
         let columns = [0, 1].map(|half: u32| TurnedColumn::new(&k, finish, col + half * 8, to));
-        let words = |block: u32| {
+        let words = |block: u32, c: &[Val<'k, F16x2>]| {
             let sums = sums.block(block as usize).unwrap_or([k.c(0.0); 4]);
             let rows = [0, 1].map(|next: u32| row + (block * 8 + next));
             [0, 1].map(|half: usize| {
+                let c = c.get(half).and_then(|word| O::pair(word.bitcast()));
                 let done = [0, 1].map(|next: usize| {
-                    columns[half].result(finish, sums[half * 2 + next], rows[next], to)
+                    let c = c.map(|pair| pair[next]);
+                    columns[half].result(finish, sums[half * 2 + next], rows[next], c, to)
                 });
                 packed::<O>(&k, done).bitcast()
             })
         };
+        let mut addend = finish.adds.then(|| Addend::new(*self, asked, *to));
         let chunk = (lane >> 3) & 1;
         for part in 0..parts {
-            let buffer = part % self.shape.buffers;
-            let memory = self
-                .memory
-                .rows_from(k.c(buffer * self.shape.rows), self.shape.rows);
-            self.free_buffer(self.shape.newer(part, parts));
+            let memory = self.buffer(part);
+            match &mut addend {
+                Some(addend) => addend.arrive(),
+                None => self.free_buffer(self.shape.newer(part, parts)),
+            }
             for pair in 0..blocks.div_ceil(2) {
                 let first = pair * 2;
-                let asks = finish.adds || finish.scales == Scales::Rows;
+                let asks = finish.scales == Scales::Rows;
                 if asks && pair > 0 && (pair * 16).is_multiple_of(TURNED_ROWS) {
                     k.sync_warp();
                 }
-                let [a, b] = words(part * blocks + first);
+                let one = part * blocks + first;
                 if first + 1 < blocks {
-                    let [c, d] = words(part * blocks + first + 1);
                     let row = (lane & 7) + ((lane >> 4) << 3) + first * 8;
-                    memory
-                        .chunk(row, chunk)
-                        .store_matrices_transposed([a, b, c, d]);
+                    let at = memory.chunk(row, chunk);
+                    let held = addend.as_ref().map(|_| at.load_matrices_transposed::<4>());
+                    let held = held.as_ref().map_or(&[][..], |held| held);
+                    let [a, b] = words(one, held);
+                    let [c, d] = words(one + 1, held.get(2..).unwrap_or_default());
+                    at.store_matrices_transposed([a, b, c, d]);
                 } else {
-                    let row = (lane & 7) + first * 8;
-                    memory.chunk(row, chunk).store_matrices_transposed([a, b]);
+                    let at = memory.chunk((lane & 7) + first * 8, chunk);
+                    let held = addend.as_ref().map(|_| at.load_matrices_transposed::<2>());
+                    let held = held.as_ref().map_or(&[][..], |held| held);
+                    at.store_matrices_transposed(words(one, held));
                 }
             }
             let first = part * self.shape.rows;
             self.send(memory, [at[0] + warp_col, at[1] + first, at[2]]);
+            if let Some(addend) = &mut addend {
+                addend.follow(part);
+            }
         }
     }
 
@@ -478,12 +523,13 @@ impl<'k> TurnedColumn<'k> {
         }
     }
 
-    /// The result of the accumulator in a row, likewise from where `to` begins.
+    /// The result of the accumulator in a row, likewise from where `to` begins; C is read unless it is known.
     fn result<O: Stored>(
         &self,
         finish: &Finish,
         sum: Val<'k, f32>,
         row: Val<'k, u32>,
+        c: Option<Val<'k, f32>>,
         to: &To<'k, O>,
     ) -> Val<'k, f32> {
         let (k, place) = (&self.k, [row, self.col]);
@@ -492,9 +538,8 @@ impl<'k> TurnedColumn<'k> {
             .map(|scales| read_if(k, inside(place, to), || scales.rows.at(row).load()));
         let scale = of_row.zip(self.scale).map(|(row, col)| row * col);
         let at = || row.mul_add(to.pitch, self.col);
-        let c = finish
-            .adds
-            .then(|| read_if(k, inside(place, to), || to.c.at(at()).load().cast::<f32>()));
+        let read = || read_if(k, inside(place, to), || to.c.at(at()).load().cast::<f32>());
+        let c = c.or_else(|| finish.adds.then(read));
         finish.single(k, sum, [scale, c, self.bias], to)
     }
 }
@@ -528,7 +573,7 @@ pub(crate) fn store_turned<'k, O: Stored>(
         for (index, pair) in pairs.iter().enumerate() {
             for (next, sum) in pair.iter().enumerate() {
                 let place = [row + (index * 8 + next) as u32, col];
-                let value = column.result(finish, *sum, place[0], to);
+                let value = column.result(finish, *sum, place[0], None, to);
                 k.if_(inside(place, to), || {
                     let at = place[0].mul_add(to.pitch, place[1]);
                     to.d.at(at).store(O::round(value));
@@ -572,7 +617,7 @@ mod tests {
     #[test]
     fn a_buffer_is_free_when_its_last_store_has_been_read() {
         for panels in 1..=16 {
-            for buffers in 1..=panels.min(4) {
+            for buffers in 1..=panels.min(MOST_BUFFERS) {
                 let staging = Staging {
                     rows: WARP_ROWS,
                     width: 16,

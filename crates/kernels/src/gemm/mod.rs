@@ -54,7 +54,7 @@ pub use cost_model::{Costs, H200, times_at};
 pub(crate) use cost_model::{added as added_by_scales, off_lines};
 pub use entry::prepared;
 pub(crate) use entry::{GemmEntry, lost};
-pub(crate) use epilogue::{Finish, OfColumns, Placed, Stored, To};
+pub(crate) use epilogue::{Finish, Known, Placed, Stored, To};
 pub(crate) use gated::Gated;
 pub use kernel::GemmArgs;
 pub(crate) use kernel::{Cut, Plan, WarpPlace, left, multiply, pipeline, skip};

@@ -203,7 +203,7 @@ impl<'p, 'k> Ends<'p, 'k> {
     }
 
     /// One tile, in warps of one role where each has a loop of its own: `store` receives 64 rows of a warpgroup's accumulators, the first of these
-    /// rows in the tile, and what `ahead` read for them before the products. `next` begins the next
+    /// rows in the tile, and what `ahead` read for them before the products, which is told whether they are the first that are stored. `next` begins the next
     /// tile, in the thread that copies, where that one is known.
     pub(crate) fn tile<H: WgmmaInput, A: Copy>(
         &self,
@@ -211,7 +211,7 @@ impl<'p, 'k> Ends<'p, 'k> {
         factors: Factors<'k>,
         levels: Levels,
         next: &dyn Fn(),
-        ahead: impl Fn(Val<'k, u32>) -> A,
+        ahead: impl Fn(Val<'k, u32>, bool) -> A,
         store: impl Fn(&WgmmaResult<'k>, Val<'k, u32>, A),
     ) {
         let k = self.k;
@@ -302,7 +302,7 @@ impl<'p, 'k> Ends<'p, 'k> {
         &self,
         factors: Factors<'k>,
         levels: Levels,
-        ahead: impl Fn(Val<'k, u32>) -> A,
+        ahead: impl Fn(Val<'k, u32>, bool) -> A,
         store: impl Fn(&WgmmaResult<'k>, Val<'k, u32>, A),
     ) {
         self.k.comment("the products");
@@ -348,10 +348,11 @@ impl<'p, 'k> Ends<'p, 'k> {
         factors: Factors<'k>,
         levels: Levels,
         places: &[Val<'k, u32>],
-        ahead: &impl Fn(Val<'k, u32>) -> A,
+        ahead: &impl Fn(Val<'k, u32>, bool) -> A,
         store: &impl Fn(&WgmmaResult<'k>, Val<'k, u32>, A),
     ) {
-        let read: Vec<_> = places.iter().map(|row| ahead(*row)).collect();
+        let each = places.iter().enumerate();
+        let read: Vec<_> = each.map(|(at, row)| ahead(*row, at == 0)).collect();
         let factors = self.left_of(factors);
         let sums = match (levels, factors.scales) {
             (Levels::One, _) => self.in_one_level::<H>(factors, places),

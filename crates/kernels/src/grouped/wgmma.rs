@@ -263,7 +263,7 @@ fn build_typed<H: WgmmaInput, O: Stored>(
                         work.factors(found, sides),
                         levels,
                         &|| (),
-                        |row| work.read_ahead(k, found, [found.row + row, col0]),
+                        |row, _| work.read_ahead(k, found, [found.row + row, col0]),
                         |sums, row, read| {
                             k.comment("the epilogue");
                             work.store::<O>(k, found, [found.row + row, col0], sums, read);

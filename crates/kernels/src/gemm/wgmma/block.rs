@@ -3,7 +3,7 @@
 use super::super::epilogue::{Stored, To};
 use super::super::halves::Half;
 use super::super::kernel::left;
-use super::super::leave::{Share, Staged, store_share, store_turned};
+use super::super::leave::{Asked, Share, Staged, store_share, store_turned};
 use super::super::meet::Meet;
 use super::super::pieces::state_words;
 use super::super::problem::{Output, Scales};
@@ -238,7 +238,13 @@ impl<'w, 'k> Work<'w, 'k> {
     fn tile<H: WgmmaInput, O: Stored>(&self, role: Role, handed: Tile<'k>, next: &dyn Fn()) {
         let tile = self.place(handed);
         let factors = self.factors(tile);
-        let ahead = |row| self.read_ahead([factors.left.first + row, factors.right.first]);
+        let ahead = |row, first: bool| {
+            let at = OutputOrigin::new(&factors, tile, row);
+            let read = self.read_ahead([at.row, at.col]);
+            // C of other rows is asked for once the buffers are free.
+            let asked = first.then(|| self.ask::<O>(&at, read)).flatten();
+            Read { asked, ..read }
+        };
         let store = |sums: &WgmmaResult<'k>, row, read| {
             self.k.comment("the epilogue");
             // Read once more: beside the sums there are few registers for it.
@@ -364,7 +370,19 @@ impl<'w, 'k> Work<'w, 'k> {
             let inside = [left(args.m, row), left(args.n, col)];
             Ahead::read(&self.k, scales, inside, form.tiling.cols)
         });
-        (form.finish.factor(args.alpha, scales), ahead)
+        Read {
+            alpha: form.finish.factor(args.alpha, scales),
+            ahead,
+            asked: None,
+        }
+    }
+
+    /// Asks for C before the products, where the tile is sure to be stored behind them.
+    fn ask<O: Stored>(&self, at: &OutputOrigin<'k>, read: Read<'k>) -> Option<Asked<'k>> {
+        let sure = self.tail.is_none() && !self.schedule.pausing;
+        let adds = sure && self.form.finish.adds && matches!(self.form.way, Way::Staged(_));
+        let staged = self.staged.filter(|_| adds)?;
+        Some(staged.ask::<O>(&self.to(at, read)))
     }
 
     /// Stores accumulators as results.
@@ -373,14 +391,36 @@ impl<'w, 'k> Work<'w, 'k> {
         at: &OutputOrigin<'k>,
         staged: Option<Staged<'k>>,
         sums: &WgmmaResult<'k>,
-        (alpha, ahead): Read<'k>,
+        read: Read<'k>,
     ) {
-        let Work { k, args, form, .. } = self;
+        let Work { k, form, .. } = self;
+        let (finish, to) = (&form.finish, self.to::<O>(at, read));
+        let [row, col] = self.in_result([at.row, at.col]);
+        let place = [col, row, at.number];
+        match (staged, form.tiling.swapped) {
+            (Some(staged), false) => match form.way {
+                Way::Rows(_) => staged.store_rows(finish, sums, &to),
+                _ => staged.store(finish, sums, place, &to, read.asked),
+            },
+            (Some(staged), true) => staged.store_turned(finish, sums, place, &to, read.asked),
+            (None, false) => finish.store(k, sums, &to),
+            (None, true) => store_turned(k, finish, sums, &to),
+        }
+    }
+
+    /// The row and column of the result, of those as the tile is multiplied.
+    fn in_result(&self, [row, col]: [Val<'k, u32>; 2]) -> [Val<'k, u32>; 2] {
+        match self.form.tiling.swapped {
+            false => [row, col],
+            true => [col, row],
+        }
+    }
+
+    /// Where 64 rows of accumulators go.
+    fn to<O: Stored>(&self, at: &OutputOrigin<'k>, read: Read<'k>) -> To<'k, O> {
+        let Work { args, form, .. } = self;
         let swapped = form.tiling.swapped;
-        let (row, col) = match swapped {
-            false => (at.row, at.col),
-            true => (at.col, at.row),
-        };
+        let [row, col] = self.in_result([at.row, at.col]);
         let down = match form.batched {
             false => row.cast::<u64>(),
             true => at.number.mul_wide(args.m) + row.cast::<u64>(),
@@ -394,32 +434,20 @@ impl<'w, 'k> Work<'w, 'k> {
             let left = (!even).then(|| left(all, at));
             own.map_or(left, |own| Some(left.map_or(own, |left| left.min(own))))
         };
-        let to = To {
+        To {
             d: args.d.cast::<O>().at(first),
             c: args.c.cast::<O>().at(first),
             bias: args.bias.cast::<O>().at(col),
             pitch: args.ldc,
             rows: inside(form.even[0], args.m, row, own_rows),
             cols: inside(form.even[1], args.n, col, own_cols),
-            alpha,
+            alpha: read.alpha,
             beta: args.beta,
             scales: form
                 .finish
                 .of_rows([args.scale_a.at(row), args.scale_b.at(col)])
-                .map(|scales| scales.ahead(ahead)),
+                .map(|scales| scales.ahead(read.ahead)),
             placed: None,
-        };
-        let finish = &form.finish;
-        match (staged, swapped) {
-            (Some(staged), false) => match form.way {
-                Way::Rows(_) => staged.store_rows(finish, sums, &to),
-                _ => staged.store(finish, sums, [col, row, at.number], &to),
-            },
-            (Some(staged), true) => {
-                staged.store_turned(finish, sums, [col, row, at.number], &to);
-            }
-            (None, false) => finish.store(k, sums, &to),
-            (None, true) => store_turned(k, finish, sums, &to),
         }
     }
 
@@ -519,9 +547,16 @@ fn stores_in_turns(form: &Form) -> bool {
     tiling.sharing() == 2 && form.scales != Scales::Blocks && form.short
 }
 
-/// What the epilogue of 64 rows needs besides their sums, and is read before the products: the
-/// factor of all, and those of rows and columns.
-type Read<'k> = (Val<'k, f32>, Option<Ahead<'k>>);
+/// What the epilogue of 64 rows needs besides their sums, and is read before the products.
+#[derive(Clone, Copy)]
+struct Read<'k> {
+    /// The factor of all.
+    alpha: Val<'k, f32>,
+    /// Those of rows and columns.
+    ahead: Option<Ahead<'k>>,
+    /// C of the first panels.
+    asked: Option<Asked<'k>>,
+}
 
 /// How its products are added.
 fn levels(form: &Form) -> Levels {

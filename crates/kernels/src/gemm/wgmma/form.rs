@@ -1,7 +1,7 @@
 //! What is fixed when a kernel on warpgroups is built, and which problems and tiles fit.
 
 use super::super::epilogue::Finish;
-use super::super::leave::Staging;
+use super::super::leave::{MOST_BUFFERS, Staging};
 use super::super::problem::{Gemm, Input, Layout, Major, Output, Scales};
 use super::super::tiling::{Cluster, Tiling};
 use super::super::turn::{Turned, majors, through_registers};
@@ -128,7 +128,7 @@ impl Form {
             )));
         };
         let whole = finish.aligned == 8;
-        let staging = Staging::new(tiling, room, if whole { 4 } else { 1 });
+        let staging = Staging::new(tiling, room, if whole { MOST_BUFFERS } else { 1 });
         let way = match staging {
             _ if tiling.cluster == Cluster::Depth => Way::Met,
             _ if tiling.split > 1 => Way::Shares,

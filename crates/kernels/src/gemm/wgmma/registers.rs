@@ -15,11 +15,16 @@ fn if_(holds: bool, registers: u32) -> u32 {
     if holds { registers } else { 0 }
 }
 
-/// What the epilogue does that takes registers.
+/// Whether threads read C pair by pair. In the buffers that results leave from it takes four words at a time.
+fn reads_c(form: &Form) -> bool {
+    form.finish.adds && !matches!(form.way, Way::Staged(_))
+}
+
+/// What threads read in the epilogue, which takes registers.
 struct Reads {
-    /// How many things it reads for each sum: C, and factors of rows and columns.
+    /// How many things for each sum: C, and factors of rows and columns.
     each: u32,
-    /// Whether it reads anything, a bias too.
+    /// Whether anything, a bias too.
     any: bool,
     /// The same, counted.
     all: u32,
@@ -28,7 +33,7 @@ struct Reads {
 impl Reads {
     fn of(form: &Form) -> Reads {
         let rows = u32::from(form.scales == Scales::Rows);
-        let (adds, bias) = (u32::from(form.finish.adds), u32::from(form.finish.bias));
+        let (adds, bias) = (u32::from(reads_c(form)), u32::from(form.finish.bias));
         Reads {
             each: adds + rows,
             any: adds + rows + bias > 0,
@@ -178,10 +183,10 @@ pub(super) fn more(form: &Form, schedule: &Schedule) -> u32 {
     let (tiling, reads) = (&form.tiling, Reads::of(form));
     let swapped = tiling.swapped;
     let roles = in_roles(form, schedule);
-    let turned = if_(swapped && (form.finish.adds || form.finish.bias), TURNED);
+    let turned = if_(swapped && (reads_c(form) || form.finish.bias), TURNED);
     let own = match copying_registers(schedule) {
         0 => besides(form, schedule).saturating_sub(BESIDES),
-        _ if form.finish.adds => LET_GO_WITH_C,
+        _ if reads_c(form) => LET_GO_WITH_C,
         _ => 0,
     };
     // In a loop of their own registers move once, so that it costs nothing to have them.
@@ -221,10 +226,10 @@ pub(super) fn holds(form: &Form, schedule: &Schedule) -> bool {
         let through = through(form, schedule);
         let cut = tiling.sums() + LET_GO + PIECES + through <= tiling.registers();
         // One warpgroup that multiplies has no registers from others.
-        let alone = tiling.groups() == 1 && form.finish.adds && least > 0;
+        let alone = tiling.groups() == 1 && reads_c(form) && least > 0;
         let [own, one] = BESIDES_PIECES;
         let taken = match in_roles(form, schedule) {
-            true => own + if_(form.finish.adds, 16) + if_(form.finish.aligned < 8, 32),
+            true => own + if_(reads_c(form), 16) + if_(form.finish.aligned < 8, 32),
             false => one,
         };
         let held = tiling.sums() + taken + through <= tiling.most_beside(copying(form, schedule));
