@@ -52,7 +52,9 @@ fn asked() -> Result<Asked, Failure> {
         };
         match word.as_str() {
             "--small" => (asked.topics, asked.every) = (Topic::SMALL.into(), 9),
-            "--warpgroups" => asked.topics = vec![Topic::Warpgroups],
+            "--warpgroups" => {
+                asked.topics = vec![Topic::Warpgroups, Topic::Clusters, Topic::WideHeads];
+            },
             "--latent" => asked.topics = vec![Topic::Latent],
             "--large" => asked.topics = vec![Topic::Large],
             "--processes" => asked.processes = number()?.max(1),
@@ -149,7 +151,10 @@ fn main() -> Result<(), Failure> {
             match check(&gpu, case, target) {
                 Ok((part, told)) => {
                     worst = worst.max(part);
-                    if matches!(topic, Topic::Large | Topic::Warpgroups | Topic::Latent) {
+                    if matches!(
+                        topic,
+                        Topic::Large | Topic::Warpgroups | Topic::Clusters | Topic::WideHeads | Topic::Latent
+                    ) {
                         println!("right: {case}: {told}");
                     }
                 }

@@ -6,18 +6,18 @@
 //! ```
 //!
 //! Sets are `decode` (20 shapes with what is chosen), `deal` (some of them with other
-//! shares and stages), `ways` (some of them and others at random with every plausible plan), `step` (some of them dealt to other numbers of blocks), `any` (others at random with what is chosen), `neighbours` (one key head a tile, two and four), `tall` (8-bit keys under 32 rows and more), `stages` (how much is on its way), `paged` (pages beside whole sequences), `tiny` (keys and values of 8 bits, whole and in pages), `spec` (2 to 16 queries, with weights rounded and split), `latent` (keys and values that are one row), `rounds` (the same with 128 heads, in batches of many sizes), `short` (128 to 1024 tokens), `brief` (others at random), `either` (drawn near the border between warpgroups and the ladder, with both), `narrow` (heads of 128, blocks of other sizes), `few` (fewer tiles than multiprocessors), `long` (2k to 8k), `one`
+//! shares and stages), `ways` (some of them and others at random with every plausible plan), `step` (some of them dealt to other numbers of blocks), `any` (others at random with what is chosen), `neighbours` (one key head a tile, two and four), `tall` (8-bit keys under 32 rows and more), `stages` (how much is on its way), `paged` (pages beside whole sequences), `tiny` (keys and values of 8 bits, whole and in pages), `spec` (2 to 16 queries, with weights rounded and split), `latent` (keys and values that are one row), `rounds` (the same with 128 heads, in batches of many sizes), `short` (128 to 1024 tokens), `brief` (others at random), `either` (drawn near the border between warpgroups and the ladder, with both), `narrow` (heads of 128, blocks of other sizes), `few` (fewer tiles than multiprocessors), `spread` (few tiles and many keys at random, shared by one to eight blocks), `broad` (wide heads and short sequences at random, in tiles of one warpgroup and of two), `long` (2k to 8k), `one`
 //! (one sequence of 512 tokens), `backward` (gradients, for `bench/kernels/backward.py`), `cut` (gradients of few tiles, in several numbers of parts, and of heads of other sizes), `grid` (small ones with every head size, to be compared with f64) and `packed` (ten skewed batches, for `bench/kernels/packed.py`).
 
 use heist_builder::Arch;
 use heist_kernels::attention::{
-    BACKWARD, Backward, Cache, Combine, Config, DecodeShape, Dtype, FAMILY, Grid, Lengths, Mask,
-    Problem, Rung, Sums, WarpgroupShape, Weights, backward_in_parts, decode_grid, decode_plan,
-    decode_shape, job, schedule, staying, warpgroup_plan, warpgroup_schedule, warpgroup_shape,
+    BACKWARD, Backward, Cache, Combine, Config, DecodeShape, Dtype, FAMILY, Grid, HeaviestFirst, Lengths, Mask,
+    Problem, Rung, Sharing, Stay, Sums, WarpgroupShape, Weights, backward_in_parts, clustered_keys, decode_grid, decode_plan,
+    decode_shape, job, schedule, staying, warpgroup_plan, warpgroup_schedule, warpgroup_shape, with_levels,
 };
 use heist_kernels::{KernelError, LaunchPlan, Target};
 use heist_launch::{Arg, BufferRef, TensorMap};
-use heist_sched::{Schedule, TileSource};
+use heist_sched::{AnyOrder, Schedule, TileSource};
 use serde_json::{Value, json};
 use std::collections::BTreeMap;
 use std::path::Path;
@@ -558,7 +558,7 @@ fn short(batch: u32, heads: u32, length: u32, dim: u32, mask: Mask, dtype: Dtype
     let mut arms = vec![chosen(&problem)];
     let own = WarpgroupShape {
         shared: false,
-        paired: false,
+        sharing: Sharing::None,
         ..warpgroup_shape(&problem, H200)
     };
     let wide = WarpgroupShape {
@@ -621,7 +621,7 @@ fn short(batch: u32, heads: u32, length: u32, dim: u32, mask: Mask, dtype: Dtype
             let pair = WarpgroupShape {
                 groups: 1,
                 keys,
-                paired: true,
+                sharing: Sharing::Two,
                 ..own
             };
             shapes.push(("a pair", staying(&problem, pair, 2, H200)));
@@ -1104,6 +1104,136 @@ fn either_sets(count: usize, seed: u64) -> Vec<Set> {
     sets
 }
 
+/// Numbers between two, as often of each size.
+fn between(rng: &mut fastrand::Rng, least: u32, most: u32) -> u32 {
+    let (least, most) = (f64::from(least), f64::from(most));
+    (least * (most / least).powf(rng.f64())).round() as u32
+}
+
+/// Few tiles and many keys at random: what is chosen, keys shared by one to eight blocks, larger tiles and the ladder.
+fn spread_sets(count: usize, seed: u64) -> Vec<Set> {
+    let mut rng = fastrand::Rng::with_seed(seed);
+    let sets = (0..count).map(|number| {
+        let (dim, causal) = ([64, 128][number % 2], number % 4 >= 2);
+        let tiles = between(&mut rng, 1, if causal { 170 } else { 100 });
+        let keys = between(&mut rng, 256, 16384);
+        let most = if causal { tiles.min(keys.div_ceil(64)) } else { tiles };
+        let along = between(&mut rng, 1, most);
+        let lines = (tiles / along).max(1);
+        let heads = [8, 4, 2, 1].into_iter().find(|heads| lines >= *heads);
+        let heads = heads.unwrap_or(1);
+        let batch = lines / heads;
+        let queries = along * 64 - rng.u32(0..40);
+        let mut problem = Problem::new(batch, heads, queries, dim);
+        let keys = if causal && rng.bool() { queries.max(256) } else { keys };
+        let queries = if causal { queries.min(keys) } else { queries };
+        problem.lengths = Lengths::Same { batch, queries, keys };
+        problem.dtype = Dtype::Bf16;
+        problem.mask = if causal { Mask::Causal } else { Mask::Full };
+        spread(&problem)
+    });
+    sets.collect()
+}
+
+/// The arms of a problem of few tiles.
+fn spread(problem: &Problem) -> Set {
+    let mut arms = vec![chosen(problem)];
+    let direct = Schedule::new(TileSource::Direct);
+    let own = warpgroup_shape(problem, H200).scheduled();
+    let mut add = |name: String, shape: WarpgroupShape| {
+        let plan = warpgroup_plan(problem, shape, &direct, H200);
+        arms.push((name, problem.clone(), plan));
+    };
+    let (queries, _) = problem.longest();
+    let tiles = queries.div_ceil(64) * problem.heads * problem.sequences().len() as u32;
+    for sharing in Sharing::ALL {
+        // Up to three rounds.
+        if sharing.blocks() * tiles > 6 * H200.sms {
+            continue;
+        }
+        let suited = clustered_keys(problem, sharing);
+        for keys in [suited, 64] {
+            if keys == 64 && suited != 128 {
+                continue;
+            }
+            let shape = WarpgroupShape {
+                groups: 1,
+                keys,
+                sharing,
+                ..own
+            };
+            let shape = with_levels(problem, staying(problem, shape, 2, H200));
+            add(format!("by {} x{keys}", sharing.blocks()), shape);
+        }
+    }
+    let large = WarpgroupShape { groups: 2, keys: 128, ..own };
+    add("large tiles".into(), with_levels(problem, large));
+    let ladder = FAMILY.plan(Some("large"), problem, H200);
+    arms.push(("ladder".into(), problem.clone(), ladder));
+    Set {
+        problem: problem.clone(),
+        arms,
+    }
+}
+
+/// Wide heads and short sequences at random: what is chosen, tiles of two warpgroups, and of one, of which a
+/// multiprocessor holds two blocks: those that stay, and one for each tile.
+fn broad_sets(count: usize, seed: u64) -> Vec<Set> {
+    let mut rng = fastrand::Rng::with_seed(seed);
+    let sets = (0..count).map(|number| {
+        let dim = [256, 192, 256, 160, 192, 256, 144, 192][number % 8];
+        let causal = number % 3 != 0;
+        let tokens = between(&mut rng, 32, 800);
+        let lines = between(&mut rng, 8, 3000).min(400_000 / tokens);
+        let heads = [32, 16, 8].into_iter().find(|heads| lines >= 4 * heads);
+        let heads = heads.unwrap_or(8);
+        let mut problem = Problem::new((lines / heads).max(1), heads, tokens, dim);
+        problem.dtype = Dtype::Bf16;
+        problem.kv_heads = heads / rng.choice([1, 2, 4, 8]).unwrap_or(1);
+        problem.mask = if causal { Mask::Causal } else { Mask::Full };
+        broad(&problem)
+    });
+    sets.collect()
+}
+
+/// The arms of a problem of wide heads.
+fn broad(problem: &Problem) -> Set {
+    let mut arms = vec![chosen(problem)];
+    let direct = Schedule::new(TileSource::Direct);
+    let own = WarpgroupShape {
+        keys: if problem.head_dim <= 192 { 80 } else { 64 },
+        ..warpgroup_shape(problem, H200).scheduled()
+    };
+    let mut add = |name: String, shape: WarpgroupShape, schedule: &Schedule| {
+        let plan = warpgroup_plan(problem, with_levels(problem, shape), schedule, H200);
+        arms.push((name, problem.clone(), plan));
+    };
+    let mut late = direct.clone();
+    if problem.mask == Mask::Causal {
+        late.order = AnyOrder::new(HeaviestFirst { heads: problem.heads });
+    }
+    add("two warpgroups".into(), own, &late);
+    for keys in [32, 48, 64] {
+        let one = WarpgroupShape { groups: 1, keys, ..own };
+        let shape = staying(problem, one, 2, H200);
+        if shape.shared_bytes() > 113 << 10 {
+            continue;
+        }
+        add(format!("one x{keys} stays"), shape, &direct);
+        let stay = shape.stay.map(|stay| Stay {
+            blocks: u32::MAX,
+            ahead: false,
+            ..stay
+        });
+        let each = WarpgroupShape { stay, strip: 1, ..shape };
+        add(format!("one x{keys} a tile each"), each, &direct);
+    }
+    Set {
+        problem: problem.clone(),
+        arms,
+    }
+}
+
 fn sets(name: &str) -> Vec<Set> {
     let shapes = decode_shapes();
     let some = |at: &[usize]| at.iter().map(|at| shapes[*at].clone()).collect::<Vec<_>>();
@@ -1189,6 +1319,8 @@ fn sets(name: &str) -> Vec<Set> {
         .collect(),
         "long" => long_sets(),
         "few" => few_sets(),
+        "spread" => spread_sets(16, 22),
+        "broad" => broad_sets(16, 23),
         "one" => vec![one_set()],
         "backward" => backward_sets(),
         "cut" => cut_sets(),
@@ -1231,7 +1363,7 @@ fn sets(name: &str) -> Vec<Set> {
             .into(),
         other => {
             eprintln!(
-                "`{other}` is no set: decode, deal, ways, step, any, neighbours, tall, brief, either, combine, stages, paged, tiny, spec, latent, short, narrow, levels, few, long, one, backward, cut, grid, packed"
+                "`{other}` is no set: decode, deal, ways, step, any, neighbours, tall, brief, either, combine, stages, paged, tiny, spec, latent, short, narrow, levels, few, spread, broad, long, one, backward, cut, grid, packed"
             );
             std::process::exit(2);
         }

@@ -10,7 +10,7 @@ use heist_launch::Buffer;
 use heist_run::Settings;
 use heist_sched::{Schedule, TileSource};
 
-/// Runs the cases of a topic, half of them where there are many; results and log-sum-exps are
+/// Runs the cases of a topic, a fifth of them where there are many; results and log-sum-exps are
 /// within the bound.
 fn right(topic: Topic, device: &str) {
     const MANY: usize = 16;
@@ -114,6 +114,16 @@ fn on_warpgroups() {
     right(Topic::Warpgroups, "sim:h200");
     let without = common::device("sim:b200").1;
     assert!(cases(Topic::Warpgroups, without).is_empty());
+}
+
+#[test]
+fn keys_that_the_blocks_of_a_cluster_share() {
+    right(Topic::Clusters, "sim:h200");
+}
+
+#[test]
+fn wide_heads_of_one_warpgroup() {
+    right(Topic::WideHeads, "sim:h200");
 }
 
 #[test]

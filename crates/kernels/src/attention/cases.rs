@@ -98,6 +98,10 @@ pub enum Topic {
     /// The kernel on warpgroups, where the device has them: types, masks, edges,
     /// shared heads, layouts, shapes and schedules.
     Warpgroups,
+    /// Keys that the blocks of a cluster share, where the device has warpgroups.
+    Clusters,
+    /// Wide heads in tiles of one warpgroup, where the device has them.
+    WideHeads,
     /// Few queries over many keys, packed, in pages.
     Decode,
     /// The same over keys and values that are one row, where the device has warpgroups.
@@ -112,7 +116,7 @@ pub enum Topic {
 
 impl Topic {
     /// All that the simulator does in a moment.
-    pub const SMALL: [Topic; 16] = [
+    pub const SMALL: [Topic; 18] = [
         Topic::Rungs,
         Topic::HeadDimensions,
         Topic::ManyTiles,
@@ -125,6 +129,8 @@ impl Topic {
         Topic::Scales,
         Topic::Precision,
         Topic::Warpgroups,
+        Topic::Clusters,
+        Topic::WideHeads,
         Topic::Decode,
         Topic::Latent,
         Topic::Models,
@@ -182,6 +188,8 @@ pub fn cases(topic: Topic, target: Target) -> Vec<Case> {
         Topic::Scales => cases.scales(),
         Topic::Precision => cases.precision(),
         Topic::Warpgroups => cases.warpgroups(),
+        Topic::Clusters => cases.clusters(),
+        Topic::WideHeads => cases.wide_heads_of_one_warpgroup(),
         Topic::Decode => cases.decode(),
         Topic::Latent => cases.latent(),
         Topic::Models => cases.models(),

@@ -199,10 +199,10 @@ impl<'k> TileMask<'k> {
             }
         });
         if splits > 1 {
-            let each = (last - first).div_ceil(splits);
-            let begin = (first + self.split * each).min(last);
-            last = (begin + each).min(last);
-            first = begin;
+            // The shares differ by one block at most.
+            let (from, all) = (first, last - first);
+            first = from + (self.split * all).div_ceil(splits);
+            last = from + ((self.split + 1) * all).div_ceil(splits);
         }
         let inside = (by_all / width).max(first).min(last);
         let place = |block: Val<'k, u32>| k.c(1) - block.cast::<i32>();

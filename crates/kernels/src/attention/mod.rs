@@ -85,6 +85,6 @@ pub use score::{
 pub use tcgen05::{TensorShape, tensor_plan, tensor_schedule};
 pub use views::{View, Views};
 pub use warpgroup::{
-    Stay, WarpgroupShape, staying, warpgroup_job, warpgroup_plan, warpgroup_schedule,
-    warpgroup_shape, with_levels,
+    Sharing, Stay, WarpgroupShape, clustered_keys, staying, warpgroup_job, warpgroup_plan,
+    warpgroup_schedule, warpgroup_shape, with_levels,
 };

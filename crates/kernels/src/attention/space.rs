@@ -5,7 +5,8 @@ use super::decode::{Combine, Decode, decode_grid, decode_plan, decode_shape};
 use super::entry::{ALIKE, FAMILY, PARAMETERS};
 use super::problem::{Layout, Lengths, Mask, Output, Problem, Weights};
 use super::warpgroup::{
-    Stay, WarpgroupShape, Wgmma, warpgroup_plan, warpgroup_schedule, warpgroup_shape, with_levels,
+    Sharing, Stay, WarpgroupShape, Wgmma, warpgroup_plan, warpgroup_schedule, warpgroup_shape,
+    with_levels,
 };
 use crate::entry::{Settings, runs};
 use crate::error::KernelError;
@@ -186,12 +187,14 @@ fn shape(
     let shape = WarpgroupShape {
         groups: choice(candidate, "groups")?,
         shared: false,
+        sharing: Sharing::None,
         keys: choice(candidate, "keys")?,
         stages: choice_or(candidate, "stages", 2)?,
         strip: choice_or(candidate, "strip", 1)?,
         stay: choice_or(candidate, "stay", false)?.then_some(Stay {
             blocks: target.sms,
             resident: 1,
+            ahead: true,
         }),
         turns: choice_or(candidate, "turns", false)?,
         ..warpgroup_shape(problem, target)

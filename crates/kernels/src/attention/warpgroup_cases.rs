@@ -4,8 +4,9 @@ use super::cases::{Case, Cases, MASKS, Which, exact};
 use super::entry::FAMILY;
 use super::order::HeaviestFirst;
 use super::problem::{Dtype, Layout, Lengths, Mask, Output, Problem, Weights};
+use super::score::softcap;
 use super::warpgroup::{
-    Stay, WarpgroupShape, staying, warpgroup_schedule, warpgroup_shape, with_levels,
+    Sharing, Stay, WarpgroupShape, staying, warpgroup_schedule, warpgroup_shape, with_levels,
 };
 use heist_sched::{AnyOrder, Schedule, TileSource};
 
@@ -73,6 +74,7 @@ impl Cases {
             let stay = Some(Stay {
                 blocks,
                 resident: 1,
+                ahead: true,
             });
             let shape = WarpgroupShape { stay, ..shape };
             self.on_warpgroups(&problem, shape, Schedule::new(TileSource::Direct));
@@ -94,6 +96,7 @@ impl Cases {
             let stay = Some(Stay {
                 blocks: 1 + index as u32,
                 resident,
+                ahead: true,
             });
             let shape = WarpgroupShape { stay, ..shape };
             self.on_warpgroups(&problem, shape, Schedule::new(TileSource::Direct));
@@ -129,11 +132,11 @@ impl Cases {
             let stay = Some(Stay {
                 blocks: 3,
                 resident: 1,
+                ahead: true,
             });
             let shape = WarpgroupShape { stay, ..shape };
             self.on_warpgroups(&problem, shape, Schedule::new(TileSource::Direct));
         }
-        self.warpgroup_pairs();
         let lengths = vec![(5, 5), (0, 7), (130, 133), (1, 300), (140, 3), (17, 0)];
         let problem = Problem::ragged(lengths, 2, 64);
         let shape = staying(
@@ -145,20 +148,36 @@ impl Cases {
         let stay = Some(Stay {
             blocks: 3,
             resident: 1,
+            ahead: true,
         });
         let shape = WarpgroupShape { stay, ..shape };
         self.on_warpgroups(&problem, shape, Schedule::new(TileSource::Direct));
     }
 
-    /// Keys that two blocks share: shares without keys, of one block of keys and of several.
-    fn warpgroup_pairs(&mut self) {
-        for (index, (lengths, keys, dim)) in [
-            ((130, 300), 128, 64),
-            ((65, 70), 64, 128),
-            ((70, 500), 64, 64),
-            ((90, 129), 64, 96),
-            ((33, 1), 128, 64),
-            ((100, 600), 64, 128),
+    /// Keys that the blocks of a cluster share: shares without keys, of one block of keys and of several, columns of
+    /// a whole chunk and of more, under every mask.
+    pub(super) fn clusters(&mut self) {
+        let (two, four, eight) = (Sharing::Two, Sharing::Four, Sharing::Eight);
+        for (index, (sharing, lengths, keys, dim)) in [
+            (two, (130, 300), 128, 64),
+            (two, (65, 70), 64, 128),
+            (two, (70, 500), 64, 64),
+            (two, (90, 129), 64, 96),
+            (two, (33, 1), 128, 64),
+            (two, (100, 600), 64, 128),
+            (two, (70, 330), 64, 80),
+            (four, (130, 300), 64, 64),
+            (four, (65, 70), 64, 128),
+            (four, (70, 700), 64, 96),
+            (four, (90, 1100), 128, 64),
+            (four, (33, 1), 64, 64),
+            (four, (100, 530), 64, 128),
+            (eight, (70, 300), 16, 64),
+            (eight, (129, 600), 48, 128),
+            (eight, (33, 1), 32, 64),
+            (eight, (64, 1000), 64, 64),
+            (eight, (10, 400), 48, 128),
+            (eight, (200, 200), 16, 64),
         ]
         .into_iter()
         .enumerate()
@@ -173,13 +192,55 @@ impl Cases {
                 queries: lengths.0,
                 keys: lengths.1,
             };
+            if index % 4 == 3 {
+                problem.scoring.sinks = true;
+                problem.scoring.mods = vec![softcap(3.0)];
+            }
             let shape = WarpgroupShape {
                 groups: 1,
                 keys,
-                paired: true,
+                sharing,
                 ..self.large_tiles(&problem)
             };
             let shape = staying(&problem, shape, 2, self.target);
+            self.on_warpgroups(&problem, shape, Schedule::new(TileSource::Direct));
+        }
+    }
+
+    /// Wide heads in tiles of one warpgroup, two blocks on a multiprocessor: those that stay, and one for each tile.
+    pub(super) fn wide_heads_of_one_warpgroup(&mut self) {
+        for (index, (head_dim, keys, lengths)) in [
+            (144, 48, (130, 130)),
+            (160, 48, (64, 300)),
+            (192, 48, (200, 97)),
+            (256, 32, (65, 65)),
+            (192, 32, (129, 50)),
+            (256, 32, (3, 290)),
+            (240, 32, (128, 128)),
+            (176, 48, (70, 1)),
+        ]
+        .into_iter()
+        .enumerate()
+        {
+            let mut problem = Problem::new(2, 2, 1, head_dim);
+            problem.lengths = Lengths::Same {
+                batch: 2,
+                queries: lengths.0,
+                keys: lengths.1,
+            };
+            (problem.mask, problem.dtype) = (MASKS[index % 3], Dtype::ALL[index % 2]);
+            problem.output = [Output::Same, Output::F32][index / 2 % 2];
+            problem.layout = [Layout::Rows, Layout::Heads][index / 3 % 2];
+            problem.kv_heads = 1 + index as u32 % 2;
+            let shape = WarpgroupShape {
+                groups: 1,
+                keys,
+                ..self.large_tiles(&problem)
+            };
+            let shape = staying(&problem, shape, 2, self.target);
+            let blocks = [u32::MAX, 3][index % 2];
+            let stay = shape.stay.map(|stay| Stay { blocks, ..stay });
+            let shape = with_levels(&problem, WarpgroupShape { stay, ..shape });
             self.on_warpgroups(&problem, shape, Schedule::new(TileSource::Direct));
         }
     }
@@ -348,6 +409,7 @@ impl Cases {
             let stay = Some(Stay {
                 blocks: 1 + turn as u32,
                 resident: 1,
+                ahead: true,
             });
             let shape = WarpgroupShape { stay, ..shape };
             self.on_warpgroups(problem, shape, Schedule::new(TileSource::Direct));

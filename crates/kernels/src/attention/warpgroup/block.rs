@@ -2,9 +2,9 @@
 //! of keys and values as they arrive.
 
 use super::WarpgroupArgs;
+use super::exchange::Exchange;
 use super::group::Work;
 use super::list::entry;
-use super::pair::Pair;
 use super::shape::WarpgroupShape;
 use crate::attention::mask::{Blocks, MaskArgs};
 use crate::attention::meeting::Meeting;
@@ -52,8 +52,8 @@ pub(super) struct Ends<'p, 'k> {
     all: Option<Meeting<'k>>,
     /// Where one warpgroup waits for its turn, and the other says that it comes.
     turns: Option<[NamedBarrier<'k>; 2]>,
-    /// The other block with the same rows, where there is one.
-    pair: Option<Pair<'k>>,
+    /// The other blocks with the same rows, where there are some.
+    exchange: Option<Exchange<'k>>,
     /// How a tile is left half done, where it can be.
     pause: Option<Pause<'k>>,
     /// What a model adds.
@@ -78,7 +78,7 @@ impl<'p, 'k> Ends<'p, 'k> {
             values: rings.values.consumer(),
             group,
             own: Meeting::of(k, "met", shape.groups, 4, &group),
-            pair: shape.paired.then(|| Pair::new(k, &shape)),
+            exchange: Exchange::new(k, &shape),
             all: (shape.ragged || shape.shared)
                 .then(|| Meeting::of(k, "all_met", 1, 4 * shape.groups, &k.c(0))),
             turns: shape
@@ -107,9 +107,10 @@ impl<'p, 'k> Ends<'p, 'k> {
             table: args.q_starts,
         };
         let each = |body: &dyn Fn(&Position<'k>, &Rows<'k>)| {
-            if self.shape.paired {
+            if self.shape.sharing.is_some() {
                 let index = k.cluster_position().x;
-                let tile = HeaviestFirst { heads: 1 }.emit(&k, index, &extent);
+                // Those that do not run at once are the light ones of all heads.
+                let tile = HeaviestFirst { heads: u32::MAX }.emit(&k, index, &extent);
                 return self.each_tile(args, &tile, None, |rows| body(&tile, rows));
             }
             let forth = k.var(true);
@@ -216,9 +217,9 @@ impl<'p, 'k> Ends<'p, 'k> {
             });
             // All of the warpgroup's products have read them.
             self.own.meet();
-            let half = self.pair.as_ref().map(|pair| work.exchange(pair));
+            let part = self.exchange.as_ref().map(|others| work.exchange(others));
             let sink = self.scores.sink(tile.y);
-            let store = || work.store(args, (tile, rows), sink, &queries, half.as_ref());
+            let store = || work.store(args, (tile, rows), sink, &queries, part.as_ref());
             match (&self.pause, &self.all) {
                 (Some(pause), _) => k.if_else(pause.left(), || work.save(pause.room()), store),
                 (None, Some(all)) if self.shape.shared => {

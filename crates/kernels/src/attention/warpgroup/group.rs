@@ -2,7 +2,7 @@
 //! results.
 
 use super::WarpgroupArgs;
-use super::pair::Pair;
+use super::exchange::{Exchange, to_places};
 use super::shape::{GROUP_ROWS, WarpgroupShape};
 use crate::attention::epilogue::{MergeShape, absorb, merge};
 use crate::attention::mask::{KeyRange, hide_masked};
@@ -251,27 +251,32 @@ impl<'k, T: Element> Work<'k, T> {
         merge(&self.k, shape, self.k.warp(), &self.softmax, &results, meet);
     }
 
-    /// What both blocks of a pair have of this one's half of the columns: the left half of the first
-    /// block, the right half of the other.
-    pub(super) fn exchange(&self, pair: &Pair<'k>) -> WarpTile<'k> {
-        let (k, half) = (self.k, self.shape.value_dim as usize / 16);
-        let (results, kept) = (self.results.settled(0), WarpTile::zero(&self.k, 1, half));
-        let rows = self.softmax.rows.iter().flatten();
-        let mut sent: Vec<_> = rows
-            .flat_map(|row| [row.level.get(), row.sum.get()])
-            .collect();
-        let first = k.cluster_rank().eq(0);
-        for col in 0..half {
-            let both = [col, col + half].map(|col| results.block(0, col));
-            let ([Some(left), Some(right)], Some(own)) = (both, kept.block(0, col)) else {
-                continue;
-            };
-            let (left, right) = (left.get(), right.get());
-            own.set([0, 1, 2, 3].map(|at| first.select(left[at], right[at])));
-            sent.extend([0, 1, 2, 3].map(|at| first.select(right[at], left[at])));
+    /// What all blocks of a cluster have of this one's part of the columns.
+    pub(super) fn exchange(&self, others: &Exchange<'k>) -> WarpTile<'k> {
+        let k = self.k;
+        let blocks = self.shape.value_dim as usize / 8;
+        let width = blocks / self.shape.sharing.blocks() as usize;
+        let results = self.results.settled(0);
+        let words = (0..blocks).filter_map(|col| results.block(0, col));
+        let words: Vec<_> = words.map(|block| block.get()).collect();
+        let parts = words.chunks_exact(width).map(<[_]>::to_vec).collect();
+        let parts = to_places(k.cluster_rank(), parts);
+        let (kept, rows) = (WarpTile::zero(&k, 1, width), self.softmax.rows.iter());
+        let state = rows.map(|[upper, lower]| {
+            [upper.level, upper.sum, lower.level, lower.sum].map(|word| word.get())
+        });
+        let state: Vec<_> = state.collect();
+        for (col, own) in parts.iter().take(1).flatten().enumerate() {
+            if let Some(block) = kept.block(0, col) {
+                block.set(*own);
+            }
         }
-        let other = pair.exchange(&sent);
-        absorb(&self.softmax, &kept, |word| other[word]);
+        let sent = parts.iter().skip(1);
+        let sent: Vec<_> = sent.map(|part| [&state[..], part].concat()).collect();
+        others.send(&sent);
+        for other in others.received() {
+            absorb(&self.softmax, &kept, |word| other[word]);
+        }
         kept
     }
 
@@ -306,20 +311,20 @@ impl<'k, T: Element> Work<'k, T> {
     }
 
     /// Writes results and log-sum-exps. `stage` is shared memory with this
-    /// warpgroup's rows, which nothing reads any more; `half` are the results of a block of a pair.
+    /// warpgroup's rows, which nothing reads any more; `part` are the results of a block of a cluster.
     pub(super) fn store(
         &self,
         args: &WarpgroupArgs<On<'k>>,
         (tile, rows): (&Position<'k>, &Rows<'k>),
         sink: Option<Val<'k, f32>>,
         stage: &heist_builder::SharedTile<'k, T>,
-        half: Option<&WarpTile<'k>>,
+        part: Option<&WarpTile<'k>>,
     ) {
         let k = self.k;
         k.comment("normalise and store");
         self.softmax.finish();
-        let whole = half.is_none().then(|| self.results.settled(0));
-        let Some(results) = half.or(whole.as_ref()) else {
+        let whole = part.is_none().then(|| self.results.settled(0));
+        let Some(results) = part.or(whole.as_ref()) else {
             return;
         };
         let width = results.shape().1 as u32 * 8;
@@ -361,10 +366,15 @@ impl<'k, T: Element> Work<'k, T> {
                 k.sync_warp();
                 let chunks = width / 8;
                 let out = args.out.cast::<T>().at(out).at(first_col);
-                for trip in 0..16 * chunks / 32 {
+                for trip in 0..(16 * chunks).div_ceil(32) {
                     let index = k.lane() + trip * 32;
                     let (row, chunk) = (own + index / chunks, index % chunks);
-                    k.if_(row.lt(inside), || {
+                    let there = match (trip + 1) * 32 <= 16 * chunks {
+                        true => row.lt(inside),
+                        // The last trip may have rows of the next warp.
+                        false => row.lt(inside) & index.lt(16 * chunks),
+                    };
+                    k.if_(there, || {
                         let from = self.panel_row(row, chunk / (PANEL / 8));
                         let words = stage.chunk(from, chunk % (PANEL / 8));
                         let to = out.at(row.mul_add(args.q_row, chunk * 8));

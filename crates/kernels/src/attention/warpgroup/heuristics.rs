@@ -3,7 +3,7 @@
 
 use super::list::most_tiles;
 use super::seen::is_listed;
-use super::shape::{Stay, WarpgroupShape};
+use super::shape::{Sharing, Stay, WarpgroupShape};
 use crate::attention::kernel::heads_at_once;
 use crate::attention::order::HeaviestFirst;
 use crate::attention::panels::PANEL;
@@ -49,7 +49,7 @@ pub fn warpgroup_shape(problem: &Problem, target: Target) -> WarpgroupShape {
         value_dim: problem.value_dim(),
         groups,
         shared: false,
-        paired: false,
+        sharing: Sharing::None,
         keys,
         stages: 2,
         strip: strip(problem, 64 * groups, keys, target),
@@ -67,14 +67,19 @@ pub fn warpgroup_shape(problem: &Problem, target: Target) -> WarpgroupShape {
         weights: problem.weights,
         output: problem.output,
     };
-    if !stays(problem, target) {
+    let stays = stays(problem, target);
+    let tiles = match shared_out(problem, shape, target) {
+        Some(tiles) => Some(tiles),
+        None if stays => Some(short_tiles(problem, shape, target)),
+        None => wide_tiles(problem, shape, target),
+    };
+    let Some(tiles) = tiles else {
         return with_levels(problem, shape);
-    }
-    let tiles = short_tiles(problem, shape, target);
+    };
     let shape = WarpgroupShape {
         groups: tiles.groups,
         shared: tiles.shared,
-        paired: tiles.paired,
+        sharing: tiles.sharing,
         keys: tiles.keys,
         ..shape
     };
@@ -149,8 +154,8 @@ struct ShortTiles {
     groups: u32,
     /// Whether the warpgroups have the same rows, and each a part of the keys.
     shared: bool,
-    /// Whether two blocks have the same rows, and each a half of the keys.
-    paired: bool,
+    /// The blocks that have the same rows, and each a part of the keys.
+    sharing: Sharing,
     keys: u32,
     /// Blocks on a multiprocessor.
     resident: u32,
@@ -162,7 +167,7 @@ struct ShortTiles {
 const TWO: ShortTiles = ShortTiles {
     groups: 2,
     shared: false,
-    paired: false,
+    sharing: Sharing::None,
     keys: 128,
     resident: 1,
     round: 1.9,
@@ -172,7 +177,7 @@ const TWO: ShortTiles = ShortTiles {
 const WIDE: ShortTiles = ShortTiles {
     groups: 3,
     shared: false,
-    paired: false,
+    sharing: Sharing::None,
     keys: 96,
     resident: 1,
     round: 2.63,
@@ -183,7 +188,7 @@ const WIDE: ShortTiles = ShortTiles {
 const THREE_BLOCKS: ShortTiles = ShortTiles {
     groups: 1,
     shared: false,
-    paired: false,
+    sharing: Sharing::None,
     keys: 64,
     resident: 3,
     round: 2.15,
@@ -244,12 +249,43 @@ const SHARED_BY_FOUR: ShortTiles = ShortTiles {
 /// Where every tile has two multiprocessors: 8 to 10 in a hundred ahead of one block with 512 keys, whether its
 /// warpgroups share them or not; level with it with 256.
 const PAIR: ShortTiles = ShortTiles {
-    paired: true,
+    sharing: Sharing::Two,
     ..ONE_WAVE
 };
 
-/// The same for wider heads.
-const WIDE_PAIR: ShortTiles = ShortTiles { keys: 64, ..PAIR };
+/// Keys of one block of a cluster at least: with fewer it begins, and sends what it has, for next to nothing.
+const LEAST_SHARE: u32 = 256;
+
+/// How long tiles take whose keys blocks share, in microseconds.
+struct SharedTime {
+    /// To launch, to copy the queries and the first keys, and to store.
+    begin: f64,
+    /// To send results to each other block of a cluster, and to add up what it sends.
+    exchange: f64,
+    /// For each key of a block that has a multiprocessor to itself.
+    alone: f64,
+    /// And of two blocks on one.
+    together: f64,
+}
+
+/// Heads of up to 64 elements.
+const SHARED_TIME: SharedTime = SharedTime {
+    begin: 5.5,
+    exchange: 0.3,
+    alone: 0.006,
+    together: 0.009,
+};
+
+/// Heads of up to 128.
+const WIDE_SHARED_TIME: SharedTime = SharedTime {
+    begin: 5.5,
+    exchange: 0.4,
+    alone: 0.011,
+    together: 0.017,
+};
+
+/// What larger tiles must lose against a cluster for each tile.
+const SHARING_GAINS: f64 = 1.05;
 
 /// Whether nothing takes registers besides the scores, and sequences are alike: then blocks may have
 /// one warpgroup.
@@ -273,6 +309,135 @@ fn small_tiles(problem: &Problem) -> u64 {
     u64::from(queries.div_ceil(64)) * lines
 }
 
+/// Tiles whose keys a cluster shares, where that suits a problem: where each tile has two multiprocessors and more than 256
+/// keys always, if blocks would stay; and where there are too many keys for that, if it is faster than large tiles.
+fn shared_out(problem: &Problem, shape: WarpgroupShape, target: Target) -> Option<ShortTiles> {
+    let (_, keys) = problem.longest();
+    let window = matches!(problem.mask, Mask::Window { .. });
+    let takes = (64..=128).contains(&problem.head_dim) && !window;
+    if !takes || !in_one_wave(problem, target) || keys <= LEAST_SHARE {
+        return None;
+    }
+    let least = |sharing: &Sharing| match sharing {
+        Sharing::Two => 0,
+        _ => LEAST_SHARE * sharing.blocks(),
+    };
+    let time = |sharing: &Sharing| shared_time(problem, *sharing, target);
+    let shapes = Sharing::ALL[1..].iter().filter(|sharing| {
+        let whole = problem.value_dim().is_multiple_of(8 * sharing.blocks());
+        whole && keys >= least(sharing)
+    });
+    let best = *shapes.min_by(|a, b| time(a).total_cmp(&time(b)))?;
+    let better = match stays(problem, target) {
+        true => 2 * small_tiles(problem) <= u64::from(target.sms),
+        false => large_time(problem, shape, target) > SHARING_GAINS * time(&best),
+    };
+    better.then(|| clustered(problem, best))
+}
+
+/// The tiles of clusters: with blocks of keys that two blocks on a multiprocessor have room for.
+pub fn clustered_keys(problem: &Problem, sharing: Sharing) -> u32 {
+    match (problem.head_dim, sharing) {
+        (..=64, _) => 128,
+        (_, Sharing::Eight) => 48,
+        _ => 64,
+    }
+}
+
+fn clustered(problem: &Problem, sharing: Sharing) -> ShortTiles {
+    ShortTiles {
+        sharing,
+        keys: clustered_keys(problem, sharing),
+        ..PAIR
+    }
+}
+
+/// Microseconds that clusters take: as long as the one with the most keys, or as all of them one after the other
+/// wherever a block has room.
+fn shared_time(problem: &Problem, sharing: Sharing, target: Target) -> f64 {
+    let model = match problem.head_dim {
+        ..=64 => &SHARED_TIME,
+        _ => &WIDE_SHARED_TIME,
+    };
+    let (queries, keys) = problem.longest();
+    let [keys, queries] = [keys, queries].map(f64::from);
+    // The last row sees all of them, and rows see one less from row to row.
+    let mean = match problem.mask {
+        Mask::Causal => keys - queries.min(keys) / 2.0,
+        _ => keys,
+    };
+    let [blocks, tiles, sms] = [
+        u64::from(sharing.blocks()),
+        small_tiles(problem),
+        target.sms.into(),
+    ]
+    .map(|count| count as f64);
+    let key = match blocks * tiles <= sms {
+        true => model.alone,
+        false => model.together,
+    };
+    let longest = keys / blocks * key;
+    let all = mean * tiles / (2.0 * sms) * model.together;
+    model.begin + model.exchange * (blocks - 1.0) + longest.max(all)
+}
+
+/// Microseconds that large tiles take, about.
+fn large_time(problem: &Problem, shape: WarpgroupShape, target: Target) -> f64 {
+    let tiles = match (problem.head_dim, shape.groups) {
+        (..=64, 3) => WIDE,
+        (..=64, _) => TWO,
+        _ => WIDE_HEADS[0],
+    };
+    round_time(problem, shape, &tiles, target)
+}
+
+/// Wide heads whose tiles one warpgroup has, of which a multiprocessor holds two: see [`NARROW`] and [`NARROWEST`].
+fn wide_tiles(problem: &Problem, shape: WarpgroupShape, target: Target) -> Option<ShortTiles> {
+    let window = matches!(problem.mask, Mask::Window { .. });
+    let alike = problem.value_dim() == problem.head_dim;
+    if problem.head_dim <= 128 || window || !alike || !plain(problem) {
+        return None;
+    }
+    let [small, large] = match problem.head_dim {
+        ..=192 => NARROW,
+        _ => NARROWEST,
+    };
+    let time = |tiles: &ShortTiles| round_time(problem, shape, tiles, target);
+    (time(&small) < time(&large)).then_some(small)
+}
+
+/// Tiles of heads of up to 192 elements: one warpgroup, and two.
+const NARROW: [ShortTiles; 2] = [
+    ShortTiles {
+        keys: 48,
+        round: 4.4,
+        key: 0.020,
+        ..TWO_BLOCKS
+    },
+    ShortTiles {
+        keys: 80,
+        round: 4.6,
+        key: 0.017,
+        ..TWO
+    },
+];
+
+/// The same of heads of up to 256.
+const NARROWEST: [ShortTiles; 2] = [
+    ShortTiles {
+        keys: 32,
+        round: 5.0,
+        key: 0.027,
+        ..TWO_BLOCKS
+    },
+    ShortTiles {
+        keys: 64,
+        round: 5.0,
+        key: 0.022,
+        ..TWO
+    },
+];
+
 /// What suits short sequences: the least time of whole rounds.
 fn short_tiles(problem: &Problem, shape: WarpgroupShape, target: Target) -> ShortTiles {
     let usual = ShortTiles {
@@ -285,14 +450,6 @@ fn short_tiles(problem: &Problem, shape: WarpgroupShape, target: Target) -> Shor
     // Warpgroups share keys where each tile has a multiprocessor to itself.
     let apart = one_wave && small_tiles(problem) <= u64::from(target.sms);
     let many = problem.longest().1 > 256;
-    let pairs = 2 * small_tiles(problem) <= u64::from(target.sms);
-    if one_wave && many && pairs && problem.value_dim().is_multiple_of(32) {
-        return if problem.head_dim > 64 {
-            WIDE_PAIR
-        } else {
-            PAIR
-        };
-    }
     if apart && many && problem.head_dim > 64 {
         return SHARED_BY_TWO;
     }
@@ -510,6 +667,7 @@ pub fn staying(
     let stay = Stay {
         blocks: target.sms * resident,
         resident,
+        ahead: !shape.sharing.is_some(),
     };
     // A block that is alone has two warpgroups or more.
     let shape = match resident {
@@ -525,7 +683,7 @@ pub fn staying(
     let shape = WarpgroupShape {
         strip: match problem.mask {
             // A list is in order, and evens out by itself; so does a block for each tile.
-            Mask::Causal if shape.listed.is_none() && !shape.paired && waits => {
+            Mask::Causal if shape.listed.is_none() && !shape.sharing.is_some() && waits => {
                 causal_strip(&shape, problem.longest().0.div_ceil(shape.rows()))
             }
             _ => 1,
@@ -534,10 +692,17 @@ pub fn staying(
     };
     // A kilobyte of each block is the driver's, and barriers and alignment take a little.
     let room = (target.arch.limits().shared_opt_in + 1024) / resident - 1024 - 2048;
-    let more = (2..=4)
-        .rev()
-        .map(|stages| WarpgroupShape { stages, ..shape });
-    more.into_iter()
+    // Queries of the next tile come ahead where there is room for two tiles' at all.
+    let ways = [stay.ahead, false].map(|ahead| {
+        let more = (2..=4).rev();
+        more.map(move |stages| WarpgroupShape {
+            stages,
+            stay: Some(Stay { ahead, ..stay }),
+            ..shape
+        })
+    });
+    ways.into_iter()
+        .flatten()
         .find(|shape| shape.stage_bytes() <= room)
         .unwrap_or(shape)
 }
@@ -652,7 +817,7 @@ pub fn warpgroup_schedule(problem: &Problem, target: Target) -> Schedule {
 
 #[cfg(test)]
 mod tests {
-    use super::{alike, typical_length, warpgroup_shape};
+    use super::{Sharing, alike, typical_length, warpgroup_shape};
     use crate::attention::problem::{Lengths, Mask, Problem, Weights};
     use crate::family::Target;
     use heist_builder::Arch;
@@ -709,18 +874,18 @@ mod tests {
         assert_eq!(resident(1, 8, 1024, 64, full), (4, 1));
     }
 
-    /// Two blocks share the keys of a tile where it has two multiprocessors and more than two blocks of
-    /// keys, nothing else takes registers, and halves of the results are whole chunks.
+    /// Blocks share the keys of a tile where it has two multiprocessors and more than two blocks of
+    /// keys, and nothing else takes registers.
     #[test]
     fn tiles_that_have_two_multiprocessors_have_two_blocks() {
         let problem = |heads, length, dim| Problem::new(1, heads, length, dim);
-        let paired = |problem: &Problem| warpgroup_shape(problem, H200).paired;
+        let paired = |problem: &Problem| warpgroup_shape(problem, H200).sharing != Sharing::None;
         assert!(paired(&problem(8, 512, 64)));
         assert!(paired(&problem(8, 512, 128)));
         assert!(paired(&problem(1, 512, 128)), "however few there are");
         assert!(!paired(&problem(9, 512, 64)), "72 tiles");
         assert!(!paired(&problem(8, 256, 64)), "two blocks of keys");
-        assert!(!paired(&problem(8, 512, 80)), "halves of 40 elements");
+        assert!(paired(&problem(8, 512, 80)), "halves of 40 elements");
         let mut exact = problem(8, 512, 64);
         exact.weights = Weights::Split;
         assert!(!paired(&exact));

@@ -8,16 +8,16 @@
 //! stored, and its values are set to zero, because a weight of zero times an infinity is NaN.
 
 mod block;
+mod exchange;
 mod group;
 mod heuristics;
 mod list;
-mod pair;
 mod seen;
 mod shape;
 mod variant;
 
-pub use heuristics::{staying, warpgroup_schedule, warpgroup_shape, with_levels};
-pub use shape::{Stay, WarpgroupShape};
+pub use heuristics::{clustered_keys, staying, warpgroup_schedule, warpgroup_shape, with_levels};
+pub use shape::{Sharing, Stay, WarpgroupShape};
 pub(super) use variant::{Wgmma, arguments, map};
 pub use variant::{warpgroup_job, warpgroup_plan};
 

@@ -25,9 +25,9 @@ pub struct WarpgroupShape {
     /// All warpgroups of a block have the same 64 query rows, and each a part of the keys: for fewer tiles
     /// than multiprocessors. What each has is put together at the end.
     pub shared: bool,
-    /// Two blocks, a cluster, have the same 64 query rows, and each a half of the keys: for fewer tiles than
-    /// half of the multiprocessors. A cluster has one tile.
-    pub paired: bool,
+    /// The blocks of a cluster that have the same 64 query rows, and each a part of the keys: for fewer tiles than
+    /// blocks that run at a time. A cluster has one tile.
+    pub sharing: Sharing,
     /// Keys of a block, or of each warpgroup's part: a multiple of 16 up to 256.
     pub keys: u32,
     /// Blocks of keys, and of values, that are on their way or in use.
@@ -69,14 +69,45 @@ pub struct WarpgroupShape {
     pub output: Output,
 }
 
+/// How many blocks, a cluster, share the keys of a tile.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub enum Sharing {
+    /// A tile has a block to itself.
+    None,
+    /// Two blocks share.
+    Two,
+    /// Four do.
+    Four,
+    /// Eight do: every GPU with clusters runs as many.
+    Eight,
+}
+
+impl Sharing {
+    /// All of them, the fewest blocks first.
+    pub const ALL: [Sharing; 4] = [Sharing::None, Sharing::Two, Sharing::Four, Sharing::Eight];
+
+    /// How many blocks.
+    pub fn blocks(self) -> u32 {
+        1 << self as u32
+    }
+
+    /// Whether there is more than one.
+    pub(super) fn is_some(self) -> bool {
+        self != Sharing::None
+    }
+}
+
 /// How blocks that stay take tiles.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Stay {
-    /// The most blocks of a launch: as many as run at a time.
+    /// The most blocks of a launch: as many as run at a time, or more, where each has one tile and the
+    /// next block begins as it ends.
     pub blocks: u32,
     /// How many of them a multiprocessor holds: while one waits for scores or stores its
     /// results, the others multiply.
     pub resident: u32,
+    /// Whether the next tile's queries come while this one is worked on. Keys and values do in any case.
+    pub ahead: bool,
 }
 
 impl WarpgroupShape {
@@ -97,7 +128,7 @@ impl WarpgroupShape {
             groups,
             keys,
             shared: false,
-            paired: false,
+            sharing: Sharing::None,
             stay: None,
             stages: 2,
             ..self
@@ -168,8 +199,7 @@ impl WarpgroupShape {
     /// Stages of queries: the next tile's come while this one is worked on.
     pub(super) fn query_stages(&self) -> u32 {
         match self.stay {
-            Some(_) if self.paired => 1,
-            Some(_) => 2,
+            Some(stay) => 1 + u32::from(stay.ahead),
             None => self.strip.min(2),
         }
     }
@@ -181,14 +211,14 @@ impl WarpgroupShape {
         let queries = self.query_stages() * self.rows() * keys;
         let stages = (queries + self.stages * self.width() * (keys + values)) * PANEL * 2;
         let parts = if self.shared { self.groups - 1 } else { 0 };
-        let sent = if self.paired { self.sent_words() } else { 0 };
+        let sent = (self.sharing.blocks() - 1) * self.sent_words();
         stages + (parts * (self.value_dim / 2 + 4) + sent) * 128 * 4
     }
 
-    /// Words that a thread sends to the other block of a pair: its rows' levels and sums, and half of its
-    /// results.
+    /// Words that a thread sends to each other block of its cluster: its rows' levels and sums, and its
+    /// results of that block's columns.
     pub(super) fn sent_words(&self) -> u32 {
-        self.value_dim / 4 + 4
+        self.value_dim / (2 * self.sharing.blocks()) + 4
     }
 
     /// Whether a launch may begin before the one before it has ended: nothing is read by loads that
@@ -228,7 +258,7 @@ impl WarpgroupShape {
                 "keys are shared by two to four warpgroups, of sequences that are alike: no turns, no pauses, no listed blocks",
             ));
         }
-        self.check_pair()?;
+        self.check_sharing()?;
         if !(2..=16).contains(&stages) {
             return Err(KernelError::unfit(format!(
                 "{stages} stages: 2 to 16 can be had"
@@ -270,14 +300,19 @@ impl WarpgroupShape {
         Ok(())
     }
 
-    fn check_pair(&self) -> Result<(), KernelError> {
-        let one = self.groups == 1 && self.stay.is_some() && self.strip == 1;
+    fn check_sharing(&self) -> Result<(), KernelError> {
+        if !self.sharing.is_some() {
+            return Ok(());
+        }
+        let one = self.groups == 1 && self.stay.is_some_and(|stay| !stay.ahead) && self.strip == 1;
         let alike = !(self.ragged || self.pausing || self.turns || self.seen);
-        if self.paired && !(one && alike && self.value_dim.is_multiple_of(32)) {
-            return Err(KernelError::unfit(
-                "two blocks that share keys have one warpgroup and one tile, values of a multiple of 32 elements, \
+        let blocks = self.sharing.blocks();
+        if !(one && alike && self.value_dim.is_multiple_of(8 * blocks)) {
+            return Err(KernelError::unfit(format!(
+                "{blocks} blocks that share keys have one warpgroup and one tile, values of a multiple of {} elements, \
                  and sequences that are alike: no strips, no turns, no pauses, no listed blocks",
-            ));
+                8 * blocks
+            )));
         }
         Ok(())
     }
@@ -354,8 +389,8 @@ impl fmt::Display for WarpgroupShape {
         if self.shared {
             write!(f, ", keys shared by {} warpgroups", self.groups)?;
         }
-        if self.paired {
-            f.write_str(", keys shared by 2 blocks")?;
+        if self.sharing.is_some() {
+            write!(f, ", keys shared by {} blocks", self.sharing.blocks())?;
         }
         if self.strip > 1 {
             write!(f, " strips of {}", self.strip)?;
@@ -367,6 +402,9 @@ impl fmt::Display for WarpgroupShape {
             f.write_str(" staying")?;
             if stay.resident > 1 {
                 write!(f, ", {} blocks a multiprocessor", stay.resident)?;
+            }
+            if !stay.ahead && !self.sharing.is_some() {
+                f.write_str(", queries in one stage")?;
             }
         }
         if self.pausing {

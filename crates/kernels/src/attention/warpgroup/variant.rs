@@ -5,7 +5,7 @@ use super::block::{Ends, Rings};
 use super::heuristics::{self, entries, strips, warpgroup_schedule, warpgroup_shape};
 use super::list::{self, ListArgs, TileList};
 use super::seen::{self, Lines};
-use super::shape::WarpgroupShape;
+use super::shape::{Sharing, WarpgroupShape};
 use crate::attention::kernel::{Strides, buffers, contents, log_sum_strides, window};
 use crate::attention::panels::PANEL;
 use crate::attention::problem::{Dtype, Layout, Lengths, MaskKind, Problem};
@@ -36,8 +36,8 @@ fn build_staying<P: Parameters<WarpgroupArgs>>(
     let mut spec = KernelSpec::<P>::new("attention_wgmma")
         .block(shape.threads())
         .min_blocks(shape.resident());
-    if shape.paired {
-        spec = spec.cluster([2, 1, 1]);
+    if shape.sharing.is_some() {
+        spec = spec.cluster([shape.sharing.blocks(), 1, 1]);
     }
     spec.build(arch, |k, args| {
         let (args, tables) = P::parts(args);
@@ -365,14 +365,15 @@ fn step<P: Parameters<WarpgroupArgs>>(
     Ok(match shape.stay {
         Some(stay) => {
             let kernel = built(&key, || build_staying::<P>(shape, dtype, scoring, arch))?;
-            let blocks = match shape.paired {
-                true => 2 * strips.count() as u32,
-                false => strips.count().min(stay.blocks.into()) as u32,
+            let blocks = match shape.sharing {
+                Sharing::None => strips.count().min(stay.blocks.into()) as u32,
+                sharing => sharing.blocks() * strips.count() as u32,
             };
             let mut step = Step::shared(&kernel, blocks, args);
             // Of more rounds the next launch's blocks, dealt as these end, gain nothing and lose up to
             // 4 in a hundred; of fewer they gain 1 to 15.
-            step.overlaps &= strips.count() <= 3 * u64::from(stay.blocks);
+            let at_once = stay.blocks.min(target.sms * stay.resident);
+            step.overlaps &= strips.count() <= 3 * u64::from(at_once);
             step
         }
         None => {
