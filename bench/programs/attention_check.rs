@@ -54,7 +54,7 @@ fn asked() -> Result<Asked, Failure> {
             "--small" => (asked.topics, asked.every) = (Topic::SMALL.into(), 9),
             "--warpgroups" => {
                 asked.topics = vec![Topic::Warpgroups, Topic::Clusters, Topic::WideHeads];
-            },
+            }
             "--latent" => asked.topics = vec![Topic::Latent],
             "--large" => asked.topics = vec![Topic::Large],
             "--processes" => asked.processes = number()?.max(1),
@@ -153,7 +153,11 @@ fn main() -> Result<(), Failure> {
                     worst = worst.max(part);
                     if matches!(
                         topic,
-                        Topic::Large | Topic::Warpgroups | Topic::Clusters | Topic::WideHeads | Topic::Latent
+                        Topic::Large
+                            | Topic::Warpgroups
+                            | Topic::Clusters
+                            | Topic::WideHeads
+                            | Topic::Latent
                     ) {
                         println!("right: {case}: {told}");
                     }

@@ -11,9 +11,10 @@
 
 use heist_builder::Arch;
 use heist_kernels::attention::{
-    BACKWARD, Backward, Cache, Combine, Config, DecodeShape, Dtype, FAMILY, Grid, HeaviestFirst, Lengths, Mask,
-    Problem, Rung, Sharing, Stay, Sums, WarpgroupShape, Weights, backward_in_parts, clustered_keys, decode_grid, decode_plan,
-    decode_shape, job, schedule, staying, warpgroup_plan, warpgroup_schedule, warpgroup_shape, with_levels,
+    BACKWARD, Backward, Cache, Combine, Config, DecodeShape, Dtype, FAMILY, Grid, HeaviestFirst,
+    Lengths, Mask, Problem, Rung, Sharing, Stay, Sums, WarpgroupShape, Weights, backward_in_parts,
+    clustered_keys, decode_grid, decode_plan, decode_shape, job, schedule, staying, warpgroup_plan,
+    warpgroup_schedule, warpgroup_shape, with_levels,
 };
 use heist_kernels::{KernelError, LaunchPlan, Target};
 use heist_launch::{Arg, BufferRef, TensorMap};
@@ -1117,7 +1118,11 @@ fn spread_sets(count: usize, seed: u64) -> Vec<Set> {
         let (dim, causal) = ([64, 128][number % 2], number % 4 >= 2);
         let tiles = between(&mut rng, 1, if causal { 170 } else { 100 });
         let keys = between(&mut rng, 256, 16384);
-        let most = if causal { tiles.min(keys.div_ceil(64)) } else { tiles };
+        let most = if causal {
+            tiles.min(keys.div_ceil(64))
+        } else {
+            tiles
+        };
         let along = between(&mut rng, 1, most);
         let lines = (tiles / along).max(1);
         let heads = [8, 4, 2, 1].into_iter().find(|heads| lines >= *heads);
@@ -1125,9 +1130,17 @@ fn spread_sets(count: usize, seed: u64) -> Vec<Set> {
         let batch = lines / heads;
         let queries = along * 64 - rng.u32(0..40);
         let mut problem = Problem::new(batch, heads, queries, dim);
-        let keys = if causal && rng.bool() { queries.max(256) } else { keys };
+        let keys = if causal && rng.bool() {
+            queries.max(256)
+        } else {
+            keys
+        };
         let queries = if causal { queries.min(keys) } else { queries };
-        problem.lengths = Lengths::Same { batch, queries, keys };
+        problem.lengths = Lengths::Same {
+            batch,
+            queries,
+            keys,
+        };
         problem.dtype = Dtype::Bf16;
         problem.mask = if causal { Mask::Causal } else { Mask::Full };
         spread(&problem)
@@ -1166,7 +1179,11 @@ fn spread(problem: &Problem) -> Set {
             add(format!("by {} x{keys}", sharing.blocks()), shape);
         }
     }
-    let large = WarpgroupShape { groups: 2, keys: 128, ..own };
+    let large = WarpgroupShape {
+        groups: 2,
+        keys: 128,
+        ..own
+    };
     add("large tiles".into(), with_levels(problem, large));
     let ladder = FAMILY.plan(Some("large"), problem, H200);
     arms.push(("ladder".into(), problem.clone(), ladder));
@@ -1210,13 +1227,19 @@ fn broad(problem: &Problem) -> Set {
     };
     let mut late = direct.clone();
     if problem.mask == Mask::Causal {
-        late.order = AnyOrder::new(HeaviestFirst { heads: problem.heads });
+        late.order = AnyOrder::new(HeaviestFirst {
+            heads: problem.heads,
+        });
     }
     add("two warpgroups".into(), own, &late);
     for keys in [32, 48, 64] {
-        let one = WarpgroupShape { groups: 1, keys, ..own };
+        let one = WarpgroupShape {
+            groups: 1,
+            keys,
+            ..own
+        };
         let shape = staying(problem, one, 2, H200);
-        if shape.shared_bytes() > 113 << 10 {
+        if !shape.fits(H200) {
             continue;
         }
         add(format!("one x{keys} stays"), shape, &direct);
@@ -1225,7 +1248,11 @@ fn broad(problem: &Problem) -> Set {
             ahead: false,
             ..stay
         });
-        let each = WarpgroupShape { stay, strip: 1, ..shape };
+        let each = WarpgroupShape {
+            stay,
+            strip: 1,
+            ..shape
+        };
         add(format!("one x{keys} a tile each"), each, &direct);
     }
     Set {

@@ -690,8 +690,6 @@ pub fn staying(
         },
         ..shape
     };
-    // A kilobyte of each block is the driver's, and barriers and alignment take a little.
-    let room = (target.arch.limits().shared_opt_in + 1024) / resident - 1024 - 2048;
     // Queries of the next tile come ahead where there is room for two tiles' at all.
     let ways = [stay.ahead, false].map(|ahead| {
         let more = (2..=4).rev();
@@ -703,7 +701,7 @@ pub fn staying(
     });
     ways.into_iter()
         .flatten()
-        .find(|shape| shape.stage_bytes() <= room)
+        .find(|shape| shape.fits(target))
         .unwrap_or(shape)
 }
 

@@ -5,6 +5,7 @@ use crate::attention::panels::{PANEL, Panels};
 use crate::attention::score::Scoring;
 use crate::attention::softmax::MOST_KEYS;
 use crate::attention::{Layout, MaskKind, Output, Weights};
+use crate::family::Target;
 use heist_sched::{Policy, Schedule};
 use std::fmt;
 
@@ -213,6 +214,13 @@ impl WarpgroupShape {
         let parts = if self.shared { self.groups - 1 } else { 0 };
         let sent = (self.sharing.blocks() - 1) * self.sent_words();
         stages + (parts * (self.value_dim / 2 + 4) + sent) * 128 * 4
+    }
+
+    /// Whether a multiprocessor has shared memory for as many blocks as it is to hold. A kilobyte of each block is the
+    /// driver's, and barriers and alignment take a little.
+    pub fn fits(&self, target: Target) -> bool {
+        let room = (target.arch.limits().shared_opt_in + 1024) / self.resident() - 1024 - 2048;
+        self.stage_bytes() <= room
     }
 
     /// Words that a thread sends to each other block of its cluster: its rows' levels and sums, and its
