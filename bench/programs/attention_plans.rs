@@ -1111,41 +1111,49 @@ fn between(rng: &mut fastrand::Rng, least: u32, most: u32) -> u32 {
     (least * (most / least).powf(rng.f64())).round() as u32
 }
 
-/// Few tiles and many keys at random: what is chosen, keys shared by one to eight blocks, larger tiles and the ladder.
+/// A problem of sequences that are alike.
+fn alike(
+    (batch, heads, kv_heads): (u32, u32, u32),
+    (queries, keys): (u32, u32),
+    dim: u32,
+    causal: bool,
+) -> Problem {
+    let mut problem = Problem::new(batch, heads, queries, dim);
+    problem.lengths = Lengths::Same {
+        batch,
+        queries,
+        keys,
+    };
+    (problem.dtype, problem.kv_heads) = (Dtype::Bf16, kv_heads);
+    problem.mask = if causal { Mask::Causal } else { Mask::Full };
+    problem
+}
+
+/// Few tiles and many keys, those of a survey and others at random: what is chosen, keys shared by one to eight
+/// blocks, larger tiles and the ladder.
 fn spread_sets(count: usize, seed: u64) -> Vec<Set> {
     let mut rng = fastrand::Rng::with_seed(seed);
-    let sets = (0..count).map(|number| {
+    let mut problems = vec![
+        alike((4, 4, 4), (97, 4655), 64, false),
+        alike((1, 1, 1), (2593, 2593), 64, false),
+        alike((1, 1, 1), (1493, 1493), 128, false),
+        alike((2, 1, 1), (5141, 5141), 64, true),
+    ];
+    problems.extend((0..count).map(|number| {
         let (dim, causal) = ([64, 128][number % 2], number % 4 >= 2);
-        let tiles = between(&mut rng, 1, if causal { 170 } else { 100 });
-        let keys = between(&mut rng, 256, 16384);
-        let most = if causal {
-            tiles.min(keys.div_ceil(64))
-        } else {
-            tiles
-        };
-        let along = between(&mut rng, 1, most);
+        let tiles = rng.u32(4..if causal { 170 } else { 100 });
+        let along = between(&mut rng, 1, tiles);
         let lines = (tiles / along).max(1);
         let heads = [8, 4, 2, 1].into_iter().find(|heads| lines >= *heads);
         let heads = heads.unwrap_or(1);
-        let batch = lines / heads;
         let queries = along * 64 - rng.u32(0..40);
-        let mut problem = Problem::new(batch, heads, queries, dim);
-        let keys = if causal && rng.bool() {
-            queries.max(256)
-        } else {
-            keys
+        let keys = match causal {
+            true => queries.max(256),
+            false => between(&mut rng, 256, 16384),
         };
-        let queries = if causal { queries.min(keys) } else { queries };
-        problem.lengths = Lengths::Same {
-            batch,
-            queries,
-            keys,
-        };
-        problem.dtype = Dtype::Bf16;
-        problem.mask = if causal { Mask::Causal } else { Mask::Full };
-        spread(&problem)
-    });
-    sets.collect()
+        alike((lines / heads, heads, heads), (queries, keys), dim, causal)
+    }));
+    problems.iter().map(spread).collect()
 }
 
 /// The arms of a problem of few tiles.
@@ -1165,10 +1173,12 @@ fn spread(problem: &Problem) -> Set {
             continue;
         }
         let suited = clustered_keys(problem, sharing);
-        for keys in [suited, 64] {
-            if keys == 64 && suited != 128 {
-                continue;
-            }
+        let all = if suited > 64 {
+            vec![suited, 64]
+        } else {
+            vec![suited]
+        };
+        for keys in all {
             let shape = WarpgroupShape {
                 groups: 1,
                 keys,
@@ -1193,24 +1203,36 @@ fn spread(problem: &Problem) -> Set {
     }
 }
 
-/// Wide heads and short sequences at random: what is chosen, tiles of two warpgroups, and of one, of which a
-/// multiprocessor holds two blocks: those that stay, and one for each tile.
+/// Wide heads and short sequences, those of a survey and others at random: what is chosen, tiles of two warpgroups, and
+/// of one, of which a multiprocessor holds two blocks: those that stay, and one for each tile.
 fn broad_sets(count: usize, seed: u64) -> Vec<Set> {
     let mut rng = fastrand::Rng::with_seed(seed);
-    let sets = (0..count).map(|number| {
+    let mut problems = vec![
+        alike((12, 64, 8), (52, 52), 256, true),
+        alike((5, 16, 8), (161, 57), 256, false),
+        alike((29, 32, 8), (532, 532), 256, true),
+        alike((52, 16, 8), (87, 87), 192, true),
+        alike((9, 32, 8), (249, 249), 192, true),
+        alike((33, 16, 2), (95, 95), 192, false),
+        alike((55, 32, 4), (110, 110), 160, true),
+        alike((42, 16, 16), (294, 294), 160, true),
+    ];
+    problems.extend((0..count).map(|number| {
         let dim = [256, 192, 256, 160, 192, 256, 144, 192][number % 8];
-        let causal = number % 3 != 0;
         let tokens = between(&mut rng, 32, 800);
-        let lines = between(&mut rng, 8, 3000).min(400_000 / tokens);
-        let heads = [32, 16, 8].into_iter().find(|heads| lines >= 4 * heads);
+        let lines = between(&mut rng, 16, 3000).min(400_000 / tokens);
+        let heads = [32, 16, 8].into_iter().find(|heads| lines >= 2 * heads);
         let heads = heads.unwrap_or(8);
-        let mut problem = Problem::new((lines / heads).max(1), heads, tokens, dim);
-        problem.dtype = Dtype::Bf16;
-        problem.kv_heads = heads / rng.choice([1, 2, 4, 8]).unwrap_or(1);
-        problem.mask = if causal { Mask::Causal } else { Mask::Full };
-        broad(&problem)
-    });
-    sets.collect()
+        let kv_heads = heads / rng.choice([1, 2, 4, 8]).unwrap_or(1);
+        let batch = (lines / heads).max(1);
+        alike(
+            (batch, heads, kv_heads),
+            (tokens, tokens),
+            dim,
+            number % 3 != 0,
+        )
+    }));
+    problems.iter().map(broad).collect()
 }
 
 /// The arms of a problem of wide heads.
@@ -1347,7 +1369,7 @@ fn sets(name: &str) -> Vec<Set> {
         "long" => long_sets(),
         "few" => few_sets(),
         "spread" => spread_sets(16, 22),
-        "broad" => broad_sets(16, 23),
+        "broad" => broad_sets(12, 23),
         "one" => vec![one_set()],
         "backward" => backward_sets(),
         "cut" => cut_sets(),

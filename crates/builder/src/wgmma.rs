@@ -182,7 +182,9 @@ enum Left<'k, H> {
 /// The multiplications between a fence and its commit.
 #[derive(Debug)]
 pub struct WgmmaBatch<'b, 'k> {
-    sums: &'b WgmmaSums<'k>,
+    k: Kernel<'k>,
+    /// Of each 8 columns.
+    sums: &'b [[Var<'k, f32>; 4]],
 }
 
 /// Accumulators after their wait.
@@ -231,7 +233,10 @@ impl<'k> WgmmaSums<'k> {
     #[track_caller]
     pub fn accumulate(&self, batch: impl FnOnce(&WgmmaBatch<'_, 'k>)) {
         self.k.effect("wgmma.fence.sync.aligned", vec![]);
-        batch(&WgmmaBatch { sums: self });
+        batch(&WgmmaBatch {
+            k: self.k,
+            sums: &self.sums,
+        });
         self.k.effect("wgmma.commit_group.sync.aligned", vec![]);
     }
 
@@ -304,11 +309,6 @@ impl<'k> WgmmaSums<'k> {
     /// set to what was saved.
     pub fn vars(&self) -> impl Iterator<Item = Var<'k, f32>> {
         self.sums.iter().flatten().copied()
-    }
-
-    fn operand(&self) -> Opnd {
-        let all = self.sums.iter().flatten();
-        Opnd::Vector(all.map(|sum| sum.reg.into()).collect())
     }
 }
 
@@ -453,6 +453,33 @@ fn pairs<'k>(left: [Val<'k, f32>; 4], right: [Val<'k, f32>; 4]) -> [[Val<'k, f32
 }
 
 impl<'k> WgmmaBatch<'_, 'k> {
+    /// The same for some of the columns alone: from one to before another, multiples of 8. ptxas wants a thread to have
+    /// registers for all sums of an instruction when the kernel is launched, also where it takes more later.
+    #[track_caller]
+    pub fn of_columns(&self, columns: std::ops::Range<u32>) -> WgmmaBatch<'_, 'k> {
+        let most = self.sums.len() as u32 * 8;
+        for (what, value) in [
+            ("the first of the columns", columns.start),
+            ("the end of the columns", columns.end),
+        ] {
+            self.k.must_divide(what, value.into(), 8);
+        }
+        if columns.is_empty() || columns.end > most {
+            self.k.fail_with(crate::Problem::OutOfRange {
+                what: "the end of some columns of wgmma".into(),
+                value: columns.end.into(),
+                low: i64::from(columns.start) + 8,
+                high: most.into(),
+            });
+            return WgmmaBatch { ..*self };
+        }
+        let blocks = columns.start as usize / 8..columns.end as usize / 8;
+        WgmmaBatch {
+            k: self.k,
+            sums: &self.sums[blocks],
+        }
+    }
+
     /// Adds the product with a left matrix in registers.
     #[track_caller]
     pub fn mma_left<H: MmaInput>(&self, a: &WgmmaLeft<'k, H>, b: WgmmaOperand<'k, H>) {
@@ -462,16 +489,17 @@ impl<'k> WgmmaBatch<'_, 'k> {
 
     #[track_caller]
     fn emit<H: WgmmaInput>(&self, a: Left<'k, H>, b: WgmmaOperand<'k, H>, add: bool) {
-        let k = self.sums.k;
+        let k = self.k;
         // Operands in shared memory say whether they are transposed.
         let (a, across) = match a {
             Left::Registers(a) => (a, vec![b.across]),
             Left::Shared(a) => (a.descriptor.register().into(), vec![a.across, b.across]),
         };
-        let (columns, name) = (self.sums.sums.len() * 8, <H as WgmmaInput>::NAME);
+        let (columns, name) = (self.sums.len() * 8, <H as WgmmaInput>::NAME);
+        let sums = self.sums.iter().flatten();
         let add = crate::Bool::constant(k, add).register();
         let mut operands = vec![
-            self.sums.operand(),
+            Opnd::Vector(sums.map(|sum| sum.reg.into()).collect()),
             a,
             b.descriptor.register().into(),
             add.into(),

@@ -142,12 +142,20 @@ impl<'k, T: Element> Work<'k, T> {
 
     /// Asks for the values of a block to be weighed and added.
     pub(super) fn weigh(&self, values: &heist_builder::SharedTile<'k, T>) {
-        let values = values.wgmma_operand_across(0, self.shape.width());
-        let values = self.part.map_or(values, |part| values.step_at(part / 16));
+        let width = self.shape.width();
+        let parts = self.shape.products().into_iter().map(|columns| {
+            let values = values.wgmma_operand_across(columns.start / PANEL, width);
+            let values = self.part.map_or(values, |part| values.step_at(part / 16));
+            (columns, values)
+        });
+        let parts: Vec<_> = parts.collect();
         self.results.accumulate(|batch| {
             for (step, weights) in self.weights.iter().enumerate() {
                 for term in weights.each() {
-                    batch.mma_left(term, values.step(step as u32));
+                    for (columns, values) in &parts {
+                        let batch = batch.of_columns(columns.clone());
+                        batch.mma_left(term, values.step(step as u32));
+                    }
                 }
             }
         });

@@ -8,9 +8,12 @@ use crate::attention::{Layout, MaskKind, Output, Weights};
 use crate::family::Target;
 use heist_sched::{Policy, Schedule};
 use std::fmt;
+use std::ops::Range;
 
 /// Query rows of a warpgroup.
 pub(super) const GROUP_ROWS: u32 = 64;
+/// Registers that ptxas wants for an instruction besides those of its sums.
+const BESIDE_SUMS: u32 = 30;
 /// Blocks of keys at most, a power of two, between two looks at the bell: about 13 us on an H200.
 const LONGEST_PIECE: u32 = 8;
 
@@ -372,6 +375,16 @@ impl WarpgroupShape {
             even,
             multiplying,
             copying,
+        }
+    }
+
+    /// The columns of the results that an instruction adds to: all, unless a thread begins with too few registers for
+    /// their sums. Then some whole panels, and the rest.
+    pub(super) fn products(&self) -> Vec<Range<u32>> {
+        let all = self.value_dim;
+        match all / 2 + BESIDE_SUMS > self.registers().even {
+            true => vec![0..2 * PANEL, 2 * PANEL..all],
+            false => vec![0..all],
         }
     }
 
