@@ -1,9 +1,11 @@
 //! Heuristics: the tiles of a problem on warpgroups, their order, and where warpgroups are faster
 //! than the ladder.
 
+use super::clusters::{self, small_tiles};
 use super::list::most_tiles;
 use super::seen::is_listed;
 use super::shape::{Sharing, Stay, WarpgroupShape};
+use super::wide;
 use crate::attention::kernel::heads_at_once;
 use crate::attention::order::HeaviestFirst;
 use crate::attention::panels::PANEL;
@@ -71,14 +73,13 @@ pub fn warpgroup_shape(problem: &Problem, target: Target) -> WarpgroupShape {
     let tiles = match shared_out(problem, shape, target) {
         Some(tiles) => Some(tiles),
         None if stays => Some(short_tiles(problem, shape, target)),
-        None => wide_tiles(problem, shape, target),
+        None => wide_tiles(problem, target),
     };
     let Some(tiles) = tiles else {
         return with_levels(problem, shape);
     };
     let shape = WarpgroupShape {
         groups: tiles.groups,
-        shared: tiles.shared,
         sharing: tiles.sharing,
         keys: tiles.keys,
         ..shape
@@ -152,8 +153,6 @@ fn stays(problem: &Problem, target: Target) -> bool {
 #[derive(Clone, Copy)]
 struct ShortTiles {
     groups: u32,
-    /// Whether the warpgroups have the same rows, and each a part of the keys.
-    shared: bool,
     /// The blocks that have the same rows, and each a part of the keys.
     sharing: Sharing,
     keys: u32,
@@ -166,7 +165,6 @@ struct ShortTiles {
 /// The usual ones.
 const TWO: ShortTiles = ShortTiles {
     groups: 2,
-    shared: false,
     sharing: Sharing::None,
     keys: 128,
     resident: 1,
@@ -176,7 +174,6 @@ const TWO: ShortTiles = ShortTiles {
 /// More rows for the same keys.
 const WIDE: ShortTiles = ShortTiles {
     groups: 3,
-    shared: false,
     sharing: Sharing::None,
     keys: 96,
     resident: 1,
@@ -187,7 +184,6 @@ const WIDE: ShortTiles = ShortTiles {
 /// multiply.
 const THREE_BLOCKS: ShortTiles = ShortTiles {
     groups: 1,
-    shared: false,
     sharing: Sharing::None,
     keys: 64,
     resident: 3,
@@ -230,61 +226,10 @@ const ONE_WAVE: ShortTiles = ShortTiles {
     ..THREE_BLOCKS
 };
 
-/// Where every tile has a multiprocessor to itself: two warpgroups with the same rows. For heads of 128 that was 3 to 5 in a hundred ahead
-/// of [`TWO_BLOCKS`] with 512 keys, and 14 with 1024 (set `few` of `attention_plans`).
-const SHARED_BY_TWO: ShortTiles = ShortTiles {
-    groups: 2,
-    shared: true,
-    resident: 1,
-    ..THREE_BLOCKS
-};
+/// With up to so many keys a tile is not shared: two blocks were level with one (set `few` of `attention_plans`).
+const LEAST_SHARED: u32 = 256;
 
-/// The same for heads of 64, where the softmax takes longer than the products: 3 to 5 in a hundred ahead of
-/// [`ONE_WAVE`] with 1024 keys, and behind it with 512.
-const SHARED_BY_FOUR: ShortTiles = ShortTiles {
-    groups: 4,
-    ..SHARED_BY_TWO
-};
-
-/// Where every tile has two multiprocessors: 8 to 10 in a hundred ahead of one block with 512 keys, whether its
-/// warpgroups share them or not; level with it with 256.
-const PAIR: ShortTiles = ShortTiles {
-    sharing: Sharing::Two,
-    ..ONE_WAVE
-};
-
-/// Keys of one block of a cluster at least: with fewer it begins, and sends what it has, for next to nothing.
-const LEAST_SHARE: u32 = 256;
-
-/// How long tiles take whose keys blocks share, in microseconds.
-struct SharedTime {
-    /// To launch, to copy the queries and the first keys, and to store.
-    begin: f64,
-    /// To send results to each other block of a cluster, and to add up what it sends.
-    exchange: f64,
-    /// For each key of a block that has a multiprocessor to itself.
-    alone: f64,
-    /// And of two blocks on one.
-    together: f64,
-}
-
-/// Heads of up to 64 elements.
-const SHARED_TIME: SharedTime = SharedTime {
-    begin: 5.5,
-    exchange: 0.3,
-    alone: 0.006,
-    together: 0.009,
-};
-
-/// Heads of up to 128.
-const WIDE_SHARED_TIME: SharedTime = SharedTime {
-    begin: 5.5,
-    exchange: 0.4,
-    alone: 0.011,
-    together: 0.017,
-};
-
-/// What larger tiles must lose against a cluster for each tile.
+/// What one block for each tile, or larger tiles, must lose by the model.
 const SHARING_GAINS: f64 = 1.05;
 
 /// Whether nothing takes registers besides the scores, and sequences are alike: then blocks may have
@@ -302,37 +247,23 @@ fn in_one_wave(problem: &Problem, target: Target) -> bool {
     plain(problem) && keys >= 128 && small_tiles(problem) <= 2 * u64::from(target.sms)
 }
 
-/// Tiles of 64 rows.
-fn small_tiles(problem: &Problem) -> u64 {
-    let (queries, _) = problem.longest();
-    let lines = u64::from(problem.heads) * problem.sequences().len() as u64;
-    u64::from(queries.div_ceil(64)) * lines
-}
-
-/// Tiles whose keys a cluster shares, where that suits a problem: where each tile has two multiprocessors and more than 256
-/// keys always, if blocks would stay; and where there are too many keys for that, if it is faster than large tiles.
+/// Tiles whose keys a cluster shares, where that is faster: than one block a tile if blocks would stay, else than large tiles.
+///
+/// Warpgroups of one block that share the keys of a tile (`WarpgroupShape::shared`) were 6 and 15 in a hundred behind two blocks with 112 and 92 tiles of
+/// heads of 128, and are not chosen.
 fn shared_out(problem: &Problem, shape: WarpgroupShape, target: Target) -> Option<ShortTiles> {
     let (_, keys) = problem.longest();
     let window = matches!(problem.mask, Mask::Window { .. });
     let takes = (64..=128).contains(&problem.head_dim) && !window;
-    if !takes || !in_one_wave(problem, target) || keys <= LEAST_SHARE {
+    if !takes || !in_one_wave(problem, target) || keys <= LEAST_SHARED {
         return None;
     }
-    let least = |sharing: &Sharing| match sharing {
-        Sharing::Two => 0,
-        _ => LEAST_SHARE * sharing.blocks(),
+    let (sharing, time) = clusters::fastest(problem, target)?;
+    let other = match stays(problem, target) {
+        true => clusters::time(problem, Sharing::None, target),
+        false => large_time(problem, shape, target),
     };
-    let time = |sharing: &Sharing| shared_time(problem, *sharing, target);
-    let shapes = Sharing::ALL[1..].iter().filter(|sharing| {
-        let whole = problem.value_dim().is_multiple_of(8 * sharing.blocks());
-        whole && keys >= least(sharing)
-    });
-    let best = *shapes.min_by(|a, b| time(a).total_cmp(&time(b)))?;
-    let better = match stays(problem, target) {
-        true => 2 * small_tiles(problem) <= u64::from(target.sms),
-        false => large_time(problem, shape, target) > SHARING_GAINS * time(&best),
-    };
-    better.then(|| clustered(problem, best))
+    (other > SHARING_GAINS * time).then(|| clustered(problem, sharing))
 }
 
 /// The tiles of clusters: with blocks of keys that two blocks on a multiprocessor have room for.
@@ -348,37 +279,8 @@ fn clustered(problem: &Problem, sharing: Sharing) -> ShortTiles {
     ShortTiles {
         sharing,
         keys: clustered_keys(problem, sharing),
-        ..PAIR
+        ..ONE_WAVE
     }
-}
-
-/// Microseconds that clusters take: as long as the one with the most keys, or as all of them one after the other
-/// wherever a block has room.
-fn shared_time(problem: &Problem, sharing: Sharing, target: Target) -> f64 {
-    let model = match problem.head_dim {
-        ..=64 => &SHARED_TIME,
-        _ => &WIDE_SHARED_TIME,
-    };
-    let (queries, keys) = problem.longest();
-    let [keys, queries] = [keys, queries].map(f64::from);
-    // The last row sees all of them, and rows see one less from row to row.
-    let mean = match problem.mask {
-        Mask::Causal => keys - queries.min(keys) / 2.0,
-        _ => keys,
-    };
-    let [blocks, tiles, sms] = [
-        u64::from(sharing.blocks()),
-        small_tiles(problem),
-        target.sms.into(),
-    ]
-    .map(|count| count as f64);
-    let key = match blocks * tiles <= sms {
-        true => model.alone,
-        false => model.together,
-    };
-    let longest = keys / blocks * key;
-    let all = mean * tiles / (2.0 * sms) * model.together;
-    model.begin + model.exchange * (blocks - 1.0) + longest.max(all)
 }
 
 /// Microseconds that large tiles take, about.
@@ -391,52 +293,20 @@ fn large_time(problem: &Problem, shape: WarpgroupShape, target: Target) -> f64 {
     round_time(problem, shape, &tiles, target)
 }
 
-/// Wide heads whose tiles one warpgroup has, of which a multiprocessor holds two: see [`NARROW`] and [`NARROWEST`].
-fn wide_tiles(problem: &Problem, shape: WarpgroupShape, target: Target) -> Option<ShortTiles> {
+/// Wide heads whose tiles one warpgroup has, of which a multiprocessor holds two.
+fn wide_tiles(problem: &Problem, target: Target) -> Option<ShortTiles> {
     let window = matches!(problem.mask, Mask::Window { .. });
     let alike = problem.value_dim() == problem.head_dim;
     if problem.head_dim <= 128 || window || !alike || !plain(problem) {
         return None;
     }
-    let [small, large] = match problem.head_dim {
-        ..=192 => NARROW,
-        _ => NARROWEST,
-    };
-    let time = |tiles: &ShortTiles| round_time(problem, shape, tiles, target);
-    (time(&small) < time(&large)).then_some(small)
+    let tiles = wide::fastest(problem, target);
+    (tiles.groups == 1).then_some(ShortTiles {
+        keys: tiles.keys,
+        resident: tiles.resident(),
+        ..TWO_BLOCKS
+    })
 }
-
-/// Tiles of heads of up to 192 elements: one warpgroup, and two.
-const NARROW: [ShortTiles; 2] = [
-    ShortTiles {
-        keys: 48,
-        round: 4.4,
-        key: 0.020,
-        ..TWO_BLOCKS
-    },
-    ShortTiles {
-        keys: 80,
-        round: 4.6,
-        key: 0.017,
-        ..TWO
-    },
-];
-
-/// The same of heads of up to 256.
-const NARROWEST: [ShortTiles; 2] = [
-    ShortTiles {
-        keys: 32,
-        round: 5.0,
-        key: 0.027,
-        ..TWO_BLOCKS
-    },
-    ShortTiles {
-        keys: 64,
-        round: 5.0,
-        key: 0.022,
-        ..TWO
-    },
-];
 
 /// What suits short sequences: the least time of whole rounds.
 fn short_tiles(problem: &Problem, shape: WarpgroupShape, target: Target) -> ShortTiles {
@@ -447,15 +317,6 @@ fn short_tiles(problem: &Problem, shape: WarpgroupShape, target: Target) -> Shor
     };
     let narrow = plain(problem);
     let one_wave = in_one_wave(problem, target);
-    // Warpgroups share keys where each tile has a multiprocessor to itself.
-    let apart = one_wave && small_tiles(problem) <= u64::from(target.sms);
-    let many = problem.longest().1 > 256;
-    if apart && many && problem.head_dim > 64 {
-        return SHARED_BY_TWO;
-    }
-    if apart && problem.longest().1 >= 1024 {
-        return SHARED_BY_FOUR;
-    }
     if problem.head_dim > 64 {
         let seen = seen_keys(problem) <= 2 * TWO_BLOCKS.keys;
         return match narrow && (one_wave || seen || few_rows_are_even(problem, shape, target)) {
@@ -867,26 +728,74 @@ mod tests {
         // One tile for each block.
         assert_eq!(resident(1, 8, 512, 64, full), (1, 2));
         assert_eq!(resident(2, 16, 512, 128, causal), (1, 2));
-        // And one for each multiprocessor: its warpgroups share the keys.
-        assert_eq!(resident(1, 16, 512, 128, causal), (2, 1));
-        assert_eq!(resident(1, 8, 1024, 64, full), (4, 1));
     }
 
-    /// Blocks share the keys of a tile where it has two multiprocessors and more than two blocks of
-    /// keys, and nothing else takes registers.
+    /// The more blocks share the keys of a tile the fewer tiles there are and the more keys, unless something else takes registers.
     #[test]
-    fn tiles_that_have_two_multiprocessors_have_two_blocks() {
+    fn few_tiles_are_shared_by_blocks() {
         let problem = |heads, length, dim| Problem::new(1, heads, length, dim);
-        let paired = |problem: &Problem| warpgroup_shape(problem, H200).sharing != Sharing::None;
-        assert!(paired(&problem(8, 512, 64)));
-        assert!(paired(&problem(8, 512, 128)));
-        assert!(paired(&problem(1, 512, 128)), "however few there are");
-        assert!(!paired(&problem(9, 512, 64)), "72 tiles");
-        assert!(!paired(&problem(8, 256, 64)), "two blocks of keys");
-        assert!(paired(&problem(8, 512, 80)), "halves of 40 elements");
+        let blocks = |problem: &Problem| warpgroup_shape(problem, H200).sharing.blocks();
+        assert_eq!(blocks(&problem(8, 256, 64)), 1, "two blocks of keys");
+        assert_eq!(blocks(&problem(8, 512, 64)), 2);
+        assert_eq!(blocks(&problem(8, 512, 128)), 2);
+        // Each tile has less than two multiprocessors, and its keys are still shared.
+        assert_eq!(blocks(&problem(9, 512, 64)), 2, "72 tiles");
+        assert_eq!(blocks(&problem(8, 1024, 64)), 2, "128 tiles");
+        assert_eq!(
+            blocks(&problem(17, 512, 64)),
+            1,
+            "136 tiles would be more than a wave"
+        );
+        assert_eq!(blocks(&problem(1, 2048, 128)), 4, "however few there are");
+        assert_eq!(
+            blocks(&problem(1, 4096, 64)),
+            2,
+            "64 clusters of four would be two waves"
+        );
+        assert_eq!(blocks(&problem(8, 512, 80)), 2, "halves of 40 elements");
+        let mut few = problem(1, 64, 80);
+        few.lengths = Lengths::Same {
+            batch: 1,
+            queries: 64,
+            keys: 9000,
+        };
+        assert_eq!(
+            blocks(&few),
+            2,
+            "a quarter of 80 elements is no whole chunk"
+        );
+        few.head_dim = 64;
+        assert_eq!(blocks(&few), 8);
+        let mut causal = problem(8, 1152, 64);
+        causal.mask = Mask::Causal;
+        assert_eq!(blocks(&causal), 2, "144 tiles, half of which are light");
+        let mut packed = Problem::ragged(vec![(512, 512); 4], 2, 64);
+        assert_eq!(blocks(&packed), 1, "packed sequences");
+        packed.mask = Mask::Causal;
+        assert_eq!(blocks(&packed), 1, "packed sequences");
         let mut exact = problem(8, 512, 64);
         exact.weights = Weights::Split;
-        assert!(!paired(&exact));
+        assert_eq!(blocks(&exact), 1);
+    }
+
+    /// What is built for sharing refuses what it can't do, with the reason.
+    #[test]
+    fn sharing_refuses_what_it_can_not_do() {
+        let problem = Problem::new(1, 8, 512, 64);
+        let shape = warpgroup_shape(&problem, H200);
+        assert_eq!((shape.sharing, shape.check().is_ok()), (Sharing::Two, true));
+        let refused = |change: &dyn Fn(&mut super::WarpgroupShape)| {
+            let mut shape = shape;
+            change(&mut shape);
+            let error = shape.check().expect_err("a refusal").to_string();
+            assert!(error.contains("blocks that share keys"), "{error}");
+        };
+        refused(&|shape| shape.ragged = true);
+        refused(&|shape| shape.seen = true);
+        refused(&|shape| shape.pausing = true);
+        refused(&|shape| shape.strip = 2);
+        refused(&|shape| shape.value_dim = 40);
+        refused(&|shape| shape.stay.as_mut().expect("it stays").ahead = true);
     }
 
     #[test]

@@ -8,13 +8,17 @@
 //! stored, and its values are set to zero, because a weight of zero times an infinity is NaN.
 
 mod block;
+mod clusters;
 mod exchange;
 mod group;
 mod heuristics;
 mod list;
 mod seen;
 mod shape;
+#[cfg(test)]
+mod timed;
 mod variant;
+mod wide;
 
 pub use heuristics::{clustered_keys, staying, warpgroup_schedule, warpgroup_shape, with_levels};
 pub use shape::{Sharing, Stay, WarpgroupShape};

@@ -1,0 +1,79 @@
+//! How many blocks share the keys of a tile: a model of the time that few tiles with many keys take.
+//!
+//! Its constants are those of least squares of log time over the set `spread` of `attention_plans` on an H200: 20 problems of 24 to 162 tiles
+//! and 364 to 7996 keys, each shared by one to eight blocks. The model is 7 in a hundred off in the mean (root of squares) and 20 at worst. What it
+//! chooses takes 1.004 of the best of all arms in the mean and 1.06 at worst; with constants from half of the problems, 1.004 and 1.06
+//! in the other half (20 halves). Before, guessed constants had 1.10 and 1.48.
+
+use super::shape::Sharing;
+use crate::attention::problem::{Mask, Problem};
+use crate::family::Target;
+
+/// Microseconds to launch, to copy the queries and the first keys, and to store.
+const BEGIN: f64 = 3.2;
+
+/// To send results to each other block of a cluster, and to add up what it sends.
+const EXCHANGE: f64 = 0.43;
+
+/// For a key, of a block that has a multiprocessor to itself, and of two blocks on one: heads of up to 64 elements, and of up to 128.
+const KEY: [[f64; 2]; 2] = [[0.0059, 0.0079], [0.0089, 0.0126]];
+
+/// The part of a GPU's blocks that clusters of four and eight are. The parts of a GPU within which a cluster lies have no multiple of
+/// four multiprocessors each, and 54 clusters of four ran at once, 64 did not.
+const PLACED: f64 = 0.85;
+
+/// Clusters of two whose last ones wait for a place, in blocks of those that run at a time: of causal masks these are light, and up to here
+/// it was timed.
+const WAITING: f64 = 1.25;
+
+/// Tiles of 64 rows.
+pub(super) fn small_tiles(problem: &Problem) -> u64 {
+    let (queries, _) = problem.longest();
+    let lines = u64::from(problem.heads) * problem.sequences().len() as u64;
+    u64::from(queries.div_ceil(64)) * lines
+}
+
+/// The clusters that are expected to be the fastest, and their time.
+pub(super) fn fastest(problem: &Problem, target: Target) -> Option<(Sharing, f64)> {
+    let places = f64::from(2 * target.sms);
+    let takes = |sharing: &Sharing| {
+        let most = match sharing {
+            Sharing::Two => WAITING * places,
+            _ => PLACED * places,
+        };
+        let blocks = u64::from(sharing.blocks()) * small_tiles(problem);
+        let whole = problem.value_dim().is_multiple_of(8 * sharing.blocks());
+        whole && blocks as f64 <= most
+    };
+    let all = Sharing::ALL[1..].iter().filter(|sharing| takes(sharing));
+    let timed = all.map(|&sharing| (sharing, time(problem, sharing, target)));
+    timed.min_by(|a, b| a.1.total_cmp(&b.1))
+}
+
+/// Microseconds that tiles take, two blocks on a multiprocessor: as long as the one with the most keys, or as all of them one after the
+/// other wherever a block has room.
+pub(super) fn time(problem: &Problem, sharing: Sharing, target: Target) -> f64 {
+    let [alone, together] = KEY[usize::from(problem.head_dim > 64)];
+    let (queries, keys) = problem.longest();
+    let [queries, keys] = [queries, keys].map(f64::from);
+    let [sharers, tiles, sms] = [
+        u64::from(sharing.blocks()),
+        small_tiles(problem),
+        target.sms.into(),
+    ]
+    .map(|count| count as f64);
+    let blocks = sharers * tiles;
+    let begin = BEGIN + EXCHANGE * (sharers - 1.0);
+    let rounds = (blocks / (2.0 * sms)).ceil();
+    if problem.mask != Mask::Causal && rounds > 1.0 {
+        // Those of another round begin once more.
+        return begin + BEGIN + rounds * keys / sharers * together;
+    }
+    let key = if blocks <= sms { alone } else { together };
+    // The last row sees all keys, and rows see one less from row to row.
+    let mean = match problem.mask {
+        Mask::Causal => keys - queries.min(keys) / 2.0,
+        _ => keys,
+    };
+    begin + (keys / sharers * key).max(mean * tiles / (2.0 * sms) * together)
+}

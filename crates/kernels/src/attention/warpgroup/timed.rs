@@ -1,0 +1,133 @@
+//! The choices against what was timed: sets `spread` and `broad` of `attention_plans`, an H200, 2026-11-19.
+
+use super::shape::Sharing;
+use super::warpgroup_shape;
+use crate::attention::problem::{Lengths, Mask, Problem};
+use crate::family::Target;
+use heist_builder::Arch;
+
+const H200: Target = Target {
+    arch: Arch::SM_90A,
+    sms: 132,
+};
+
+/// Sequences, heads, queries, keys and elements of a head.
+type Shape = (u32, u32, u32, u32, u32);
+
+const FULL: Mask = Mask::Full;
+const CAUSAL: Mask = Mask::Causal;
+
+/// Microseconds of tiles whose keys one, two, four and eight blocks share; zero where it was not timed.
+const SPREAD: [(Shape, Mask, [f64; 4]); 20] = [
+    ((4, 4, 97, 4655, 64), FULL, [30.12, 17.5, 14.03, 17.87]),
+    ((1, 1, 2593, 2593, 64), FULL, [17.91, 10.92, 9.61, 14.25]),
+    ((1, 1, 1493, 1493, 128), FULL, [16.79, 10.29, 7.41, 8.89]),
+    ((2, 1, 5141, 5141, 64), CAUSAL, [39.88, 23.99, 26.61, 0.0]),
+    ((1, 1, 3438, 693, 64), FULL, [7.04, 5.3, 5.79, 10.74]),
+    ((1, 1, 2274, 7996, 128), FULL, [76.08, 40.53, 27.92, 34.34]),
+    ((1, 2, 1386, 1386, 64), CAUSAL, [10.59, 7.37, 6.58, 10.55]),
+    (
+        (1, 4, 1465, 1465, 128),
+        CAUSAL,
+        [16.46, 12.46, 13.85, 27.17],
+    ),
+    ((4, 8, 155, 479, 64), FULL, [6.19, 6.11, 10.11, 20.22]),
+    ((1, 2, 1088, 534, 128), FULL, [8.3, 6.23, 7.27, 12.18]),
+    ((1, 8, 1132, 1132, 64), CAUSAL, [12.01, 9.1, 15.47, 0.0]),
+    ((1, 4, 375, 375, 128), CAUSAL, [6.32, 4.98, 4.71, 6.85]),
+    ((4, 8, 91, 4960, 64), FULL, [32.64, 20.71, 27.76, 31.21]),
+    ((1, 2, 814, 5662, 128), FULL, [55.16, 29.91, 17.68, 15.59]),
+    ((2, 8, 488, 488, 64), CAUSAL, [6.27, 6.17, 13.13, 0.0]),
+    ((1, 1, 3440, 3440, 128), CAUSAL, [32.34, 18.24, 14.47, 18.3]),
+    ((1, 4, 868, 364, 64), FULL, [4.95, 4.43, 4.99, 10.43]),
+    ((1, 2, 1630, 482, 128), FULL, [7.97, 6.01, 7.27, 14.06]),
+    ((1, 2, 1189, 1189, 64), CAUSAL, [9.69, 6.59, 6.07, 9.81]),
+    ((1, 8, 859, 859, 128), CAUSAL, [11.67, 10.07, 13.8, 0.0]),
+];
+
+/// The same of wide heads, in tiles of one warpgroup with 32 and 48 keys a block, and of two.
+const BROAD: [(Shape, Mask, [f64; 3]); 20] = [
+    ((12, 64, 52, 52, 256), CAUSAL, [23.05, 0.0, 39.67]),
+    ((5, 16, 161, 57, 256), FULL, [8.64, 0.0, 13.72]),
+    ((29, 32, 532, 532, 256), CAUSAL, [396.08, 0.0, 454.39]),
+    ((52, 16, 87, 87, 192), CAUSAL, [32.06, 40.16, 54.78]),
+    ((9, 32, 249, 249, 192), CAUSAL, [36.06, 40.56, 46.69]),
+    ((33, 16, 95, 95, 192), FULL, [22.65, 25.1, 31.97]),
+    ((55, 32, 110, 110, 160), CAUSAL, [62.78, 78.86, 100.46]),
+    ((42, 16, 294, 294, 160), CAUSAL, [95.98, 98.51, 130.93]),
+    ((6, 32, 36, 36, 256), FULL, [7.59, 0.0, 13.29]),
+    ((13, 32, 296, 296, 192), CAUSAL, [62.35, 65.5, 90.22]),
+    ((3, 32, 38, 38, 256), CAUSAL, [5.79, 0.0, 7.63]),
+    ((26, 32, 72, 72, 160), FULL, [30.93, 34.19, 38.84]),
+    ((3, 8, 78, 78, 192), CAUSAL, [4.93, 5.0, 6.52]),
+    ((3, 32, 301, 301, 256), CAUSAL, [23.97, 0.0, 28.31]),
+    ((2, 16, 485, 485, 144), FULL, [17.59, 17.72, 14.75]),
+    ((12, 32, 277, 277, 192), CAUSAL, [62.37, 65.01, 85.78]),
+    ((9, 32, 105, 105, 256), CAUSAL, [23.17, 0.0, 26.3]),
+    ((29, 32, 429, 429, 192), FULL, [294.22, 268.88, 317.42]),
+    ((2, 16, 62, 62, 256), CAUSAL, [5.37, 0.0, 6.99]),
+    ((2, 32, 76, 76, 160), CAUSAL, [5.38, 5.69, 7.31]),
+];
+
+fn problem((batch, heads, queries, keys, dim): Shape, mask: Mask) -> Problem {
+    let mut problem = Problem::new(batch, heads, queries, dim);
+    problem.lengths = Lengths::Same {
+        batch,
+        queries,
+        keys,
+    };
+    problem.mask = mask;
+    problem
+}
+
+/// What is chosen in the best one's times: the geometric mean is small, and so is each.
+fn good(name: &str, chosen: &[(String, f64)]) {
+    for (problem, slower) in chosen {
+        assert!(
+            *slower < 1.06,
+            "{name}: {problem} takes {slower:.3} of the best"
+        );
+    }
+    let mean = chosen.iter().map(|(_, slower)| slower.ln()).sum::<f64>() / chosen.len() as f64;
+    assert!(mean.exp() < 1.01, "{name}: {} in the mean", mean.exp());
+}
+
+/// `times` of the arm that is chosen, in those of the best.
+fn slower(problem: &Problem, times: &[f64], arm: usize) -> (String, f64) {
+    let timed = times.iter().copied().filter(|time| *time > 0.0);
+    let best = timed.fold(f64::INFINITY, f64::min);
+    assert!(times[arm] > 0.0, "{problem}: it was not timed");
+    (problem.to_string(), times[arm] / best)
+}
+
+#[test]
+fn keys_are_shared_by_as_many_blocks_as_were_fastest() {
+    let chosen = SPREAD.map(|(shape, mask, times)| {
+        let problem = problem(shape, mask);
+        let shape = warpgroup_shape(&problem, H200);
+        assert_eq!(
+            (shape.groups, shape.resident()),
+            (1, 2),
+            "{problem}: {shape}"
+        );
+        let arm = Sharing::ALL.iter().position(|all| *all == shape.sharing);
+        slower(&problem, &times, arm.expect("one of them"))
+    });
+    good("spread", &chosen);
+}
+
+#[test]
+fn wide_heads_have_the_tiles_that_were_fastest() {
+    let chosen = BROAD.map(|(shape, mask, times)| {
+        let problem = problem(shape, mask);
+        let shape = warpgroup_shape(&problem, H200);
+        let arm = match (shape.groups, shape.keys) {
+            (1, 32) => 0,
+            (1, 48) => 1,
+            (2, 64 | 80) => 2,
+            _ => panic!("{problem}: {shape} was not timed"),
+        };
+        slower(&problem, &times, arm)
+    });
+    good("broad", &chosen);
+}
