@@ -275,3 +275,96 @@ fn whole_fragments_multiply() {
         .collect();
     close(&output(&outcome, 2), &exact, 1e-3);
 }
+
+/// Rows of 64 halves, brought to shared memory by a warpgroup.
+fn rows<'k>(k: &Kernel<'k>, rows: u32, from: Ptr<'k, Global, f16>) -> SharedTile<'k, f16> {
+    let tile = k.tile(TileSpec::<f16>::new("rows", rows, 64, TileLayout::Swizzled));
+    k.for_step(k.thread().x, rows * 64, 128, |i| {
+        tile.at(i / 64, i % 64).store(from.at(i).load());
+    });
+    tile
+}
+
+/// 64 x 96 by a warpgroup, whose columns are multiplied by two instructions, the last 32 of them twice.
+fn in_two_parts() -> Result<BuiltKernel<Halves>, BuildError> {
+    KernelSpec::<Halves>::new("in_two_parts")
+        .block(128)
+        .build(Arch::SM_90A, |k, args| {
+            let (a, b) = (rows(k, 64, args.a), rows(k, 96, args.b));
+            k.fence_async_shared();
+            k.sync();
+            let sums = WgmmaSums::zero(k, 96);
+            sums.accumulate(|batch| {
+                for columns in [0..64, 64..96, 64..96] {
+                    let (left, right) = (a.wgmma_operand(0), b.wgmma_operand(columns.start));
+                    for step in 0..4 {
+                        let batch = batch.of_columns(columns.clone());
+                        batch.mma(left.step(step), right.step(step));
+                    }
+                }
+            });
+            let sums = sums.finish();
+            sums.each_pair(|row, col, pair| args.out.at(row * 96 + col).store_vec(pair));
+        })
+}
+
+#[test]
+fn columns_are_multiplied_in_parts() {
+    let kernel = in_two_parts().expect("builds");
+    let text = heist_ptx::print(&kernel.module);
+    for (columns, times) in [("n64k16", 4), ("n32k16", 8), ("n96k16", 0)] {
+        assert_eq!(text.matches(columns).count(), times, "{columns}");
+    }
+    let [a, b] = [(1, 64), (2, 96)].map(|(seed, rows)| {
+        let values = random(seed, rows * 64);
+        values.into_iter().map(f16::from_f32).collect::<Vec<_>>()
+    });
+    let args = Halves {
+        a: input(&a),
+        b: input(&b),
+        out: Arg::output::<f32>(64 * 96),
+    };
+    let Some(outcome) = run(&kernel, "sim:h200", [1, 1, 1], args) else {
+        return;
+    };
+    let exact = (0..64 * 96).map(|at| {
+        let (row, col) = (at / 96, at % 96);
+        let product = |d: usize| a[row * 64 + d].to_f64() * b[col * 64 + d].to_f64();
+        let times = if col < 64 { 1.0 } else { 2.0 };
+        times * (0..64).map(product).sum::<f64>()
+    });
+    close(&output(&outcome, 2), &exact.collect::<Vec<_>>(), 1e-5);
+}
+
+#[test]
+fn columns_that_are_not_there_are_refused() {
+    let build = |columns: std::ops::Range<u32>| {
+        let built = KernelSpec::<Halves>::new("k")
+            .block(128)
+            .build(Arch::SM_90A, |k, _| {
+                WgmmaSums::zero(k, 96).accumulate(|batch| {
+                    batch.of_columns(columns.clone());
+                });
+            });
+        built.expect_err("some columns are not there").problem
+    };
+    for (columns, what, size) in [
+        (4..64, "the first of the columns", 4),
+        (0..60, "the end of the columns", 60),
+    ] {
+        let what = what.into();
+        assert_eq!(build(columns), Problem::DoesNotDivide { what, size, by: 8 });
+    }
+    #[expect(clippy::reversed_empty_ranges, reason = "it is refused")]
+    let empty = [(64..104, 72, 104), (64..64, 72, 64), (64..8, 72, 8)];
+    for (columns, low, value) in empty {
+        let what = "the end of some columns of wgmma".into();
+        let problem = Problem::OutOfRange {
+            what,
+            value,
+            low,
+            high: 96,
+        };
+        assert_eq!(build(columns), problem);
+    }
+}

@@ -266,8 +266,58 @@ fn warpgroups_neither_spill_nor_wait_for_each_product() {
             }
         }
     }
+    // Few tiles whose keys clusters of two, four and eight share, and wide heads in tiles of one warpgroup.
+    let mut apart = Vec::new();
+    for (index, (heads, queries, keys, dim, blocks)) in [
+        (8, 512, 512, 64, 2),
+        (8, 512, 512, 128, 2),
+        (2, 1088, 1088, 80, 2),
+        (1, 2048, 2048, 64, 4),
+        (1, 2048, 2048, 128, 4),
+        (2, 640, 9000, 96, 4),
+        (2, 640, 9000, 64, 8),
+        (2, 640, 9000, 128, 8),
+    ]
+    .into_iter()
+    .enumerate()
+    {
+        let mut problem = Problem::new(1, heads, queries, dim);
+        problem.lengths = Lengths::Same {
+            batch: 1,
+            queries,
+            keys,
+        };
+        (problem.mask, problem.dtype) = (masks[index / 2 % 2], Dtype::ALL[index % 2]);
+        problem.output = [Output::Same, Output::F32][index / 3 % 2];
+        problem.layout = [Layout::Heads, Layout::Rows][index / 2 % 2];
+        problem.scoring.sinks = index % 3 == 0;
+        let shape = warpgroup_shape(&problem, target);
+        assert_eq!(shape.sharing.blocks(), blocks, "{problem}: {shape}");
+        apart.push((problem, Schedule::new(TileSource::Direct)));
+    }
+    for (index, (tokens, dim, keys)) in [
+        (87, 144, 32),
+        (95, 160, 32),
+        (110, 192, 32),
+        (429, 192, 48),
+        (240, 176, 48),
+        (52, 240, 32),
+        (301, 256, 32),
+    ]
+    .into_iter()
+    .enumerate()
+    {
+        let mut problem = Problem::new(29, 32, tokens, dim);
+        (problem.mask, problem.dtype) = (masks[usize::from(keys == 32)], Dtype::ALL[index % 2]);
+        problem.output = [Output::Same, Output::F32][index / 2 % 2];
+        let shape = warpgroup_shape(&problem, target);
+        assert_eq!((shape.groups, shape.keys), (1, keys), "{problem}: {shape}");
+        apart.push((problem, Schedule::new(TileSource::Direct)));
+    }
     let codes = MachineCodes::default();
-    let wrong = parallel(&sample(cases), |(problem, schedule)| {
+    cases = sample(cases);
+    cases.extend(sample(apart));
+    let wrong = parallel(&cases, |(problem, schedule)| {
         let mut shape = warpgroup_shape(problem, target);
         if schedule.source != TileSource::Direct {
             shape = shape.scheduled();
