@@ -199,6 +199,56 @@ fn wide_heads_have_the_same_bits_under_any_number_of_blocks() {
     }
 }
 
+/// As many blocks as a multiprocessor is to hold have room in its shared memory, a kilobyte of each for the driver.
+#[test]
+fn blocks_that_are_to_share_a_multiprocessor_have_room() {
+    let target = target();
+    let direct = Schedule::new(TileSource::Direct);
+    let resident = |problem: &Problem, shape: WarpgroupShape| {
+        let job = warpgroup_job(problem, shape, &direct, target).expect("a job");
+        let launch = &job.steps.last().expect("a launch").launch;
+        assert!(launch.dynamic_shared > 0, "{problem}: {shape}");
+        let all = target.arch.limits().shared_opt_in + 1024;
+        let room = all / (launch.dynamic_shared + 1024);
+        assert!(
+            room >= shape.resident(),
+            "{problem}: {shape}, room for {room}"
+        );
+    };
+    for (dim, sharing) in [64, 96, 128]
+        .into_iter()
+        .flat_map(|dim| Sharing::ALL.map(|all| (dim, all)))
+    {
+        if sharing == Sharing::Eight && dim == 96 {
+            continue;
+        }
+        let problem = Problem::new(1, 1, 640, dim);
+        let shape = WarpgroupShape {
+            groups: 1,
+            keys: clustered_keys(&problem, sharing),
+            sharing,
+            ..warpgroup_shape(&problem, target).scheduled()
+        };
+        resident(&problem, staying(&problem, shape, 2, target));
+    }
+    for (tokens, dim) in [
+        (95, 144),
+        (110, 160),
+        (87, 192),
+        (429, 192),
+        (62, 240),
+        (301, 256),
+    ] {
+        let problem = Problem::new(29, 32, tokens, dim);
+        let shape = warpgroup_shape(&problem, target);
+        assert_eq!(shape.resident(), 2, "{problem}: {shape}");
+        // The next tile's queries come ahead where there is room for them.
+        let ahead = shape.stay.is_some_and(|stay| stay.ahead);
+        assert_eq!(ahead, shape.keys == 32 && dim <= 192, "{problem}: {shape}");
+        resident(&problem, shape);
+    }
+}
+
 /// Packed sequences never share: a cluster has one tile, and a list may have an entry without one. Asked for all the same, that is refused.
 #[test]
 fn packed_sequences_do_not_share_keys_among_blocks() {

@@ -18,8 +18,8 @@ const EXCHANGE: f64 = 0.43;
 /// For a key, of a block that has a multiprocessor to itself, and of two blocks on one: heads of up to 64 elements, and of up to 128.
 const KEY: [[f64; 2]; 2] = [[0.0059, 0.0079], [0.0089, 0.0126]];
 
-/// The part of a GPU's blocks that clusters of four and eight are. The parts of a GPU within which a cluster lies have no multiple of
-/// four multiprocessors each, and 54 clusters of four ran at once, 64 did not.
+/// The part of a GPU's blocks that clusters of four and eight are. The parts of a GPU within which a cluster lies hold whole clusters only:
+/// 56 clusters of four ran at once on an H200, 64 did not.
 const PLACED: f64 = 0.85;
 
 /// Clusters of two whose last ones wait for a place, in blocks of those that run at a time: of causal masks these are light, and up to here
@@ -50,8 +50,8 @@ pub(super) fn fastest(problem: &Problem, target: Target) -> Option<(Sharing, f64
     timed.min_by(|a, b| a.1.total_cmp(&b.1))
 }
 
-/// Microseconds that tiles take, two blocks on a multiprocessor: as long as the one with the most keys, or as all of them one after the
-/// other wherever a block has room.
+/// Microseconds that tiles take, two blocks on a multiprocessor: as long as one block with all keys that the last row sees, and longer where
+/// not all blocks run at once.
 pub(super) fn time(problem: &Problem, sharing: Sharing, target: Target) -> f64 {
     let [alone, together] = KEY[usize::from(problem.head_dim > 64)];
     let (queries, keys) = problem.longest();
@@ -63,17 +63,12 @@ pub(super) fn time(problem: &Problem, sharing: Sharing, target: Target) -> f64 {
     ]
     .map(|count| count as f64);
     let blocks = sharers * tiles;
-    let begin = BEGIN + EXCHANGE * (sharers - 1.0);
-    let rounds = (blocks / (2.0 * sms)).ceil();
-    if problem.mask != Mask::Causal && rounds > 1.0 {
-        // Those of another round begin once more.
-        return begin + BEGIN + rounds * keys / sharers * together;
-    }
     let key = if blocks <= sms { alone } else { together };
-    // The last row sees all keys, and rows see one less from row to row.
-    let mean = match problem.mask {
-        Mask::Causal => keys - queries.min(keys) / 2.0,
-        _ => keys,
+    let waves = blocks / (2.0 * sms);
+    let rounds = match problem.mask {
+        // Rows see one key less from row to row, and the heaviest tiles come first.
+        Mask::Causal => (waves * (1.0 - queries.min(keys) / (2.0 * keys))).max(1.0),
+        _ => waves.ceil(),
     };
-    begin + (keys / sharers * key).max(mean * tiles / (2.0 * sms) * together)
+    BEGIN + EXCHANGE * (sharers - 1.0) + rounds * keys / sharers * key
 }

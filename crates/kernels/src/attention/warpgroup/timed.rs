@@ -1,7 +1,7 @@
 //! The choices against what was timed: sets `spread` and `broad` of `attention_plans`, an H200, 2026-11-19.
 
 use super::shape::Sharing;
-use super::warpgroup_shape;
+use super::{clusters, warpgroup_shape, wide};
 use crate::attention::problem::{Lengths, Mask, Problem};
 use crate::family::Target;
 use heist_builder::Arch;
@@ -130,4 +130,51 @@ fn wide_heads_have_the_tiles_that_were_fastest() {
         slower(&problem, &times, arm)
     });
     good("broad", &chosen);
+}
+
+/// The models are near what was timed, where all clusters ran at once.
+#[test]
+fn models_foretell_what_was_timed() {
+    let near = |what: String, model: f64, timed: f64| {
+        let off = model / timed;
+        assert!(
+            (0.8..1.25).contains(&off),
+            "{what}: {model:.2} us, was {timed}"
+        );
+    };
+    for (shape, mask, times) in SPREAD {
+        let problem = problem(shape, mask);
+        for (sharing, timed) in Sharing::ALL.into_iter().zip(times) {
+            let blocks = u64::from(sharing.blocks()) * clusters::small_tiles(&problem);
+            let at_once = sharing <= Sharing::Two || blocks <= 224;
+            if timed > 0.0 && at_once {
+                let model = clusters::time(&problem, sharing, H200);
+                near(format!("{problem}, {sharing:?}"), model, timed);
+            }
+        }
+    }
+    for (shape, mask, times) in BROAD {
+        let problem = problem(shape, mask);
+        let timed = times.into_iter().filter(|time| *time > 0.0);
+        for (tiles, timed) in wide::tiles_of(problem.head_dim).iter().zip(timed) {
+            let model = wide::time(&problem, tiles, H200);
+            let what = format!(
+                "{problem}, {} warpgroups, {} keys",
+                tiles.groups, tiles.keys
+            );
+            near(what, model, timed);
+        }
+    }
+}
+
+/// Of 160 tiles shared by two, those that wait for a place are light where a sequence attends to itself, and not where few queries attend to many keys.
+#[test]
+fn light_tiles_that_wait_are_no_round() {
+    let time = |heads, queries| {
+        let problem = problem((1, heads, queries, 2048, 64), CAUSAL);
+        assert_eq!(clusters::small_tiles(&problem), 160);
+        clusters::time(&problem, Sharing::Two, H200)
+    };
+    let (itself, few) = (time(5, 2048), time(80, 128));
+    assert!(few > 1.1 * itself, "{few} and {itself}");
 }

@@ -70,17 +70,22 @@ const CAUSAL_END: f64 = 0.37;
 
 /// The fastest tiles.
 pub(super) fn fastest(problem: &Problem, target: Target) -> WideTiles {
-    let (all, two) = match problem.head_dim {
-        ..=192 => (&UP_TO_192[..], UP_TO_192[2]),
-        _ => (&UP_TO_256[..], UP_TO_256[1]),
-    };
+    let all = tiles_of(problem.head_dim);
     let time = |tiles: &&WideTiles| time(problem, tiles, target);
     let best = all.iter().min_by(|a, b| time(a).total_cmp(&time(b)));
-    best.copied().unwrap_or(two)
+    *best.unwrap_or(&all[0])
+}
+
+/// Those that heads of so many elements have.
+pub(super) fn tiles_of(head_dim: u32) -> &'static [WideTiles] {
+    match head_dim {
+        ..=192 => &UP_TO_192,
+        _ => &UP_TO_256,
+    }
 }
 
 /// Microseconds that all tiles take.
-fn time(problem: &Problem, tiles: &WideTiles, target: Target) -> f64 {
+pub(super) fn time(problem: &Problem, tiles: &WideTiles, target: Target) -> f64 {
     let (queries, keys) = problem.longest();
     let rows = 64 * tiles.groups;
     let along = queries.div_ceil(rows).max(1);
