@@ -276,6 +276,11 @@ fn wide_heads_of_one_warpgroup() {
 }
 
 #[test]
+fn heads_with_half_a_step_of_elements() {
+    right(Topic::HalfSteps, "sim:h200");
+}
+
+#[test]
 fn decoding() {
     right(Topic::Decode, "sim:h200");
     let by = |appender| {

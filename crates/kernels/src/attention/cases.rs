@@ -102,6 +102,8 @@ pub enum Topic {
     Clusters,
     /// Wide heads in tiles of one warpgroup, where the device has them.
     WideHeads,
+    /// Heads of multiples of 8 elements.
+    HalfSteps,
     /// Few queries over many keys, packed, in pages.
     Decode,
     /// The same over keys and values that are one row, where the device has warpgroups.
@@ -116,7 +118,7 @@ pub enum Topic {
 
 impl Topic {
     /// All that the simulator does in a moment.
-    pub const SMALL: [Topic; 18] = [
+    pub const SMALL: [Topic; 19] = [
         Topic::Rungs,
         Topic::HeadDimensions,
         Topic::ManyTiles,
@@ -131,6 +133,7 @@ impl Topic {
         Topic::Warpgroups,
         Topic::Clusters,
         Topic::WideHeads,
+        Topic::HalfSteps,
         Topic::Decode,
         Topic::Latent,
         Topic::Models,
@@ -190,6 +193,7 @@ pub fn cases(topic: Topic, target: Target) -> Vec<Case> {
         Topic::Warpgroups => cases.warpgroups(),
         Topic::Clusters => cases.clusters(),
         Topic::WideHeads => cases.wide_heads_of_one_warpgroup(),
+        Topic::HalfSteps => cases.heads_with_half_a_step(),
         Topic::Decode => cases.decode(),
         Topic::Latent => cases.latent(),
         Topic::Models => cases.models(),

@@ -47,6 +47,9 @@ impl Variant for Step {
 
     fn suits(&self, problem: &Problem, _: Target) -> Result<u32, String> {
         problem.check().map_err(|error| error.to_string())?;
+        problem
+            .has_whole_steps()
+            .map_err(|error| error.to_string())?;
         problem.not_paged().map_err(|error| error.to_string())?;
         problem.is_square().map_err(|error| error.to_string())?;
         problem

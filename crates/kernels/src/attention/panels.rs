@@ -32,7 +32,7 @@ impl Panels {
 
     /// Steps of 16 elements that a panel has.
     pub(super) fn steps(self, panel: u32) -> u32 {
-        (self.head_dim - panel * PANEL).min(PANEL) / 16
+        (self.head_dim - panel * PANEL).min(PANEL).div_ceil(16)
     }
 
     /// Rows of `height`, panel below panel.

@@ -205,6 +205,20 @@ impl Problem {
         }
     }
 
+    /// Fails where heads have half a step of 16 elements: the copy engine fills it with zeros for warpgroups, and nobody for other kernels.
+    ///
+    /// # Errors
+    /// That they have.
+    pub(super) fn has_whole_steps(&self) -> Result<(), KernelError> {
+        let (dim, values) = (self.head_dim, self.value_dim());
+        match dim.is_multiple_of(16) && values.is_multiple_of(16) {
+            true => Ok(()),
+            false => Err(KernelError::unfit(format!(
+                "heads of {dim} elements, and {values} of values: it has multiples of 16; variant=wgmma (sm_90a) has multiples of 8"
+            ))),
+        }
+    }
+
     /// Fails where it makes no sense, with the reason.
     ///
     /// # Errors
@@ -221,9 +235,9 @@ impl Problem {
             Cache::Latent => 576,
             _ => 256,
         };
-        if self.head_dim == 0 || self.head_dim > most || !self.head_dim.is_multiple_of(16) {
+        if self.head_dim < 16 || self.head_dim > most || !self.head_dim.is_multiple_of(8) {
             return fail(format!(
-                "heads of {} elements: multiples of 16 up to {most} can be had",
+                "heads of {} elements: multiples of 8 from 16 to {most} can be had",
                 self.head_dim
             ));
         }
@@ -231,9 +245,9 @@ impl Problem {
             self.is_latent()?;
         }
         let values = self.value_dim();
-        if values == 0 || values > self.head_dim || !values.is_multiple_of(16) {
+        if values < 16 || values > self.head_dim || !values.is_multiple_of(8) {
             return fail(format!(
-                "heads of {values} elements of values and {} of keys: multiples of 16 can be had, of values at most as many as of keys",
+                "heads of {values} elements of values and {} of keys: multiples of 8 from 16 on can be had, of values at most as many as of keys",
                 self.head_dim
             ));
         }

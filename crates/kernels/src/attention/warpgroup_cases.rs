@@ -245,6 +245,49 @@ impl Cases {
         }
     }
 
+    /// Heads whose last step of 16 elements is half empty, in the shapes that are chosen: one panel and several, values that are narrower, packed sequences,
+    /// results in f32, weights in two terms, and blocks that share keys.
+    pub(super) fn heads_with_half_a_step(&mut self) {
+        for (index, (dim, values, lengths)) in [
+            (24, 24, (130, 130)),
+            (40, 40, (70, 300)),
+            (72, 72, (200, 97)),
+            (72, 40, (65, 129)),
+            (96, 72, (129, 50)),
+            (88, 88, (33, 700)),
+            (104, 104, (140, 140)),
+            (120, 64, (64, 64)),
+            (136, 136, (90, 200)),
+            (200, 200, (70, 70)),
+            (248, 248, (130, 61)),
+        ]
+        .into_iter()
+        .enumerate()
+        {
+            let mut problem = Problem::new(2, 2, 1, dim);
+            let (queries, keys) = lengths;
+            problem.value_dim = Some(values).filter(|values| *values < dim);
+            problem.lengths = match index % 4 {
+                3 => Lengths::Each(vec![(queries, keys), (0, 5), (7, 40)]),
+                _ => Lengths::Same {
+                    batch: 2,
+                    queries,
+                    keys,
+                },
+            };
+            (problem.mask, problem.dtype) = (MASKS[index % 3], Dtype::ALL[index % 2]);
+            problem.weights = match index % 2 {
+                0 => exact(problem.dtype),
+                _ => problem.weights,
+            };
+            problem.output = [Output::Same, Output::Same, Output::F32][index % 3];
+            problem.layout = [Layout::Rows, Layout::Heads][index / 2 % 2];
+            let shape = warpgroup_shape(&problem, self.target);
+            let schedule = warpgroup_schedule(&problem, self.target);
+            self.on_warpgroups(&problem, shape, schedule);
+        }
+    }
+
     fn warpgroup_edges(&mut self) {
         // Lengths around the tiles of 128 and 192 rows and the blocks of keys.
         let lengths = [

@@ -48,6 +48,12 @@ impl Backward {
     pub fn check(&self) -> Result<(), KernelError> {
         let problem = &self.attention;
         problem.check()?;
+        if problem.has_whole_steps().is_err() {
+            return Err(KernelError::unfit(format!(
+                "gradients of heads of {} elements: multiples of 16 can be had",
+                problem.head_dim
+            )));
+        }
         if problem.page_size.is_some() {
             return Err(KernelError::unfit(
                 "keys in pages: training has none; leave page out",

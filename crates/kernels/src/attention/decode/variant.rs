@@ -204,6 +204,9 @@ impl Variant for Decode {
 
     fn suits(&self, problem: &Problem, target: Target) -> Result<u32, String> {
         problem.check().map_err(|error| error.to_string())?;
+        problem
+            .has_whole_steps()
+            .map_err(|error| error.to_string())?;
         if !target.arch.supports(Feature::TensorCopy) {
             return Err(format!(
                 "{} has no tensor copies: it needs sm_90 or later",

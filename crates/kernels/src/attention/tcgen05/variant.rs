@@ -88,6 +88,9 @@ impl Variant for Tcgen05 {
         if let Some(why) = no_tcgen05(target) {
             return Err(why);
         }
+        problem
+            .has_whole_steps()
+            .map_err(|error| error.to_string())?;
         problem.not_paged().map_err(|error| error.to_string())?;
         problem.is_square().map_err(|error| error.to_string())?;
         problem

@@ -20,9 +20,9 @@ const LONGEST_PIECE: u32 = 8;
 /// What a kernel on warpgroups is built for, and how.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct WarpgroupShape {
-    /// Elements of a head of queries and keys: a multiple of 16 up to 256.
+    /// Elements of a head of queries and keys: a multiple of 8 up to 256.
     pub head_dim: u32,
-    /// Elements of a head of values and results: a multiple of 16, at most as many.
+    /// Elements of a head of values and results: a multiple of 8, at most as many.
     pub value_dim: u32,
     /// Warpgroups with 64 query rows each: 1, 2 or 3; up to 4 that have the same ones.
     pub groups: u32,
