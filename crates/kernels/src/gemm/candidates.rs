@@ -244,7 +244,7 @@ fn suits(problem: &Gemm, tiling: &Tiling, target: Target) -> bool {
     // and 0.975 in pairs, 4096 x 14336 x 4096 1.013 and 0.992.
     let clusters = tiling.cluster == Cluster::Alone
         || waves(problem, tiling, target) <= MANY_WAVES
-        || astride(problem) > 0.0;
+        || astride(problem, tiling) > 0.0;
     // With scales of blocks tiles of 128 x 128 ask L2 and shared memory for all that these give. Larger ones ask for a sixth or a fourth less, and pairs
     // of the largest for half: 4096 cubed has 0.97 of cuBLAS's speed in 128 x 128, 0.95 in 256 x 128 and 1.03 in pairs of it.
     let scaled = SCALED.contains(tiling) && adds(problem, target);

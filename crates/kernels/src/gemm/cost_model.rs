@@ -28,9 +28,9 @@
 //! other values near them), and short depths in many waves 1.007 instead of 1.031. To fit all constants again gained nothing in the half that was left out. They are of Hopper, which is the only architecture with warpgroups.
 
 use super::leave::Staging;
-use super::problem::{Gemm, Scales};
+use super::problem::{Gemm, Major, Scales};
 use super::tail::Tail;
-use super::tiling::{Cluster, Tiling};
+use super::tiling::{Cluster, SPAN, Tiling};
 use super::turn::{Turned, majors};
 use super::wgmma::{SHORT, edges};
 use crate::family::Target;
@@ -224,16 +224,43 @@ pub(crate) fn off_lines(pitch: u32) -> f64 {
     1.0 - f64::from(aligned) / 128.0
 }
 
-/// The part of the operands' rows that do not start with a line: of the operand with the most.
-pub(super) fn astride(problem: &Gemm) -> f64 {
-    let pitches = [problem.lda, problem.ldb].map(|pitch| pitch * problem.input.bytes());
-    pitches.map(off_lines).into_iter().fold(0.0, f64::max)
+/// What the rows of a tile's left and right operand that are copied begin at multiples of, in bytes: rows of the depth where the matrix has them, and what a tile
+/// has of longer ones where the operand is stored across the depth, which begins with the tile.
+fn begins(problem: &Gemm, tiling: &Tiling) -> [u32; 2] {
+    let pitches = match tiling.swapped {
+        false => [problem.lda, problem.ldb],
+        true => [problem.ldb, problem.lda],
+    };
+    let majors = majors(problem, tiling.swapped);
+    let ([high, wide], bytes) = (sides(problem, tiling), problem.input.bytes());
+    let of = |pitch: u32, major, own: u32, all: u32| {
+        let inner = if major == Major::Outer && all > own {
+            own
+        } else {
+            0
+        };
+        // The power of two that divides both.
+        1 << ((pitch | inner) * bytes).trailing_zeros()
+    };
+    [
+        of(pitches[0], majors[0], tiling.rows, high),
+        of(pitches[1], majors[1], tiling.cols, wide),
+    ]
 }
 
-/// The part of the operands' rows that do not start with a sector: of the operand with the most.
-fn off_sectors(problem: &Gemm) -> f64 {
-    let pitches = [problem.lda, problem.ldb].map(|pitch| pitch * problem.input.bytes());
-    let off = pitches.iter().any(|pitch| !pitch.is_multiple_of(32));
+/// The part of the rows that tiles copy that do not start with a line: of the operand with the most.
+pub(super) fn astride(problem: &Gemm, tiling: &Tiling) -> f64 {
+    begins(problem, tiling)
+        .map(off_lines)
+        .into_iter()
+        .fold(0.0, f64::max)
+}
+
+/// The part of the rows that do not start with a sector: of the operand with the most.
+fn off_sectors(problem: &Gemm, tiling: &Tiling) -> f64 {
+    let off = begins(problem, tiling)
+        .iter()
+        .any(|begin| !begin.is_multiple_of(32));
     if off { 0.5 } else { 0.0 }
 }
 
@@ -270,8 +297,9 @@ fn time_of(problem: &Gemm, tiling: &Tiling, target: Target, costs: &Costs, missi
         Some(_) => Copied::inside(own, all),
         None => Copied::new(own, peers, all, last),
     };
-    let rows = of(tiling.rows, below, high, end_rows);
-    let cols = of(tiling.cols, beside, wide, end_cols);
+    let [left, right] = majors(problem, tiling.swapped);
+    let rows = of(tiling.rows, below, high, end_rows).in_boxes(tiling.rows, left);
+    let cols = of(tiling.cols, beside, wide, end_cols).in_boxes(tiling.cols, right);
     let both =
         |part: fn(&Copied) -> f64| part(&rows) / f64::from(beside) + part(&cols) / f64::from(below);
     let load = Load {
@@ -294,8 +322,8 @@ fn time_of(problem: &Gemm, tiling: &Tiling, target: Target, costs: &Costs, missi
             false => None,
             true => Tail::new(tiles as u32, steps as u32, target.sms),
         },
-        astride: astride(problem),
-        sectors: off_sectors(problem),
+        astride: astride(problem, tiling),
+        sectors: off_sectors(problem, tiling),
         // Threads store what is left of a row behind the last panel of 16.
         tail: match tiling.split == 1 && !tiling.swapped && !tiling.cols.is_multiple_of(16) {
             true => costs.rest * f64::from(tiling.rows) / 128.0,
@@ -352,7 +380,7 @@ fn panels_that_wait(problem: &Gemm, tiling: &Tiling, target: Target) -> u32 {
 /// rows that nothing was fitted to what is chosen took 1.015 of the best instead of 1.021, and no other of 317 changed.
 fn uneven(problem: &Gemm, tiling: &Tiling, costs: &Costs) -> f64 {
     let alone = tiling.groups() * tiling.blocks == 1 && problem.m > 64;
-    match alone && astride(problem) > 0.0 {
+    match alone && astride(problem, tiling) > 0.0 {
         true => costs.uneven,
         false => 0.0,
     }
@@ -407,6 +435,20 @@ impl Copied {
             mean: f64::from(all) / f64::from(tiles),
             inside: rows.min(all).into(),
             outside: 0.0,
+        }
+    }
+
+    /// The same of an operand that is stored like this: across the depth whole boxes are copied, of neighbours' rows as well.
+    fn in_boxes(self, rows: u32, major: Major) -> Copied {
+        let boxed = match major {
+            Major::Depth => rows,
+            Major::Outer => rows.next_multiple_of(SPAN),
+        };
+        let more = f64::from(boxed) / f64::from(rows);
+        Copied {
+            mean: self.mean * more,
+            inside: self.inside * more,
+            outside: self.outside * more,
         }
     }
 

@@ -33,7 +33,10 @@ struct Reads {
 impl Reads {
     fn of(form: &Form, schedule: &Schedule) -> Reads {
         let rows = u32::from(form.scales == Scales::Rows);
-        let (adds, bias) = (u32::from(reads_c(form, schedule)), u32::from(form.finish.bias));
+        let (adds, bias) = (
+            u32::from(reads_c(form, schedule)),
+            u32::from(form.finish.bias),
+        );
         Reads {
             each: adds + rows,
             any: adds + rows + bias > 0,
@@ -183,7 +186,10 @@ pub(super) fn more(form: &Form, schedule: &Schedule) -> u32 {
     let (tiling, reads) = (&form.tiling, Reads::of(form, schedule));
     let swapped = tiling.swapped;
     let roles = in_roles(form, schedule);
-    let turned = if_(swapped && (reads_c(form, schedule) || form.finish.bias), TURNED);
+    let turned = if_(
+        swapped && (reads_c(form, schedule) || form.finish.bias),
+        TURNED,
+    );
     let own = match copying_registers(schedule) {
         0 => besides(form, schedule).saturating_sub(BESIDES),
         _ if reads_c(form, schedule) => LET_GO_WITH_C,
