@@ -306,17 +306,21 @@ impl<'k, T: Storable> FillTile<'k, T> {
         };
         let mut together = (1..=AT_ONCE).rev();
         let together = together.find(|count| total.is_multiple_of(threads * count));
-        // Where threads have no equal share, the last ones end earlier.
+        // Where threads have no equal share, some of them end earlier.
         let count = together.unwrap_or(1);
-        k.for_step(k.thread_index(), total, threads * count, |first| {
-            let pieces: Vec<_> = (0..count)
-                .map(|trip| piece(first + trip * threads))
-                .collect();
+        let group = |first: Val<'k, u32>| {
+            let trips = 0..count;
+            let pieces: Vec<_> = trips.map(|trip| piece(first + trip * threads)).collect();
             let values: Vec<_> = pieces.iter().map(&value).collect();
             for (piece, value) in pieces.iter().zip(values) {
                 piece.to.store(value);
             }
-        });
+        };
+        let t = k.thread_index();
+        match total == threads * count {
+            true => group(t),
+            false => k.for_step(t, total, threads * count, group),
+        }
     }
 }
 

@@ -1112,6 +1112,37 @@ fn halves_whose_rows_start_anywhere_are_written_anew_first() {
     }
 }
 
+/// One launch that waits at each step of the depth, or two: by the depth, by rounds of tiles, and by the bytes that a launch before has to move.
+#[test]
+fn little_depth_is_not_written_anew() {
+    let (_, target) = common::device("h200");
+    for (m, n, k, input, anew) in [
+        (47, 59, 20, Input::F16, false),
+        (1119, 32, 29, Input::Bf16, false),
+        (98, 3672, 71, Input::Tf32, false),
+        (79, 89, 6916, Input::F16, true),
+        (301, 120, 401, Input::Tf32, true),
+        // Rounds.
+        (131, 121, 97, Input::Bf16, false),
+        (2001, 3001, 97, Input::Bf16, true),
+        // Bytes.
+        (200_001, 8, 31, Input::Bf16, false),
+        (201, 8, 331, Input::Bf16, true),
+        // Rows that start where they should.
+        (48, 64, 24, Input::F16, true),
+    ] {
+        let problem = Gemm::new(m, n, k, input, Output::F32, Layout::Nt);
+        let chosen = FAMILY.choose(None, &problem, target).expect("one").name();
+        assert_eq!(chosen.starts_with("wgmma"), anew, "{problem}: {chosen}");
+    }
+    // A batch is nothing for `mma.sync`.
+    let batch = Gemm::new(47, 59, 20, Input::F16, Output::F32, Layout::Nt).batch(2);
+    assert_eq!(
+        FAMILY.choose(None, &batch, target).expect("one").name(),
+        "wgmma"
+    );
+}
+
 /// The same job over operands that begin so many elements behind the start of their buffers.
 fn behind(mut job: Job, elements: [usize; 2]) -> Job {
     for (name, elements) in ["a", "b"].into_iter().zip(elements) {
