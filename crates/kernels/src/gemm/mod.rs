@@ -47,7 +47,7 @@ mod variant;
 pub(crate) mod warpgroup;
 mod wgmma;
 
-pub(crate) use anew::Anew;
+pub(crate) use anew::{Anew, costs_more};
 pub(crate) use buffers::over_operands;
 pub use choose::ranked;
 
