@@ -1143,12 +1143,22 @@ fn little_depth_is_not_written_anew() {
     );
 }
 
-/// The same job over operands that begin so many elements behind the start of their buffers.
-fn behind(mut job: Job, elements: [usize; 2]) -> Job {
-    for (name, elements) in ["a", "b"].into_iter().zip(elements) {
+/// The same job over operands that begin so many elements behind the start of their buffers, and end with their last elements.
+fn behind(mut job: Job, problem: &Gemm, elements: [usize; 2]) -> Job {
+    let gap = |major, outer, pitch| match major {
+        Major::Depth => pitch - problem.k,
+        Major::Outer => pitch - outer,
+    };
+    let gaps = [
+        gap(problem.layout.a(), problem.m, problem.lda),
+        gap(problem.layout.b(), problem.n, problem.ldb),
+    ];
+    for ((name, elements), gap) in ["a", "b"].into_iter().zip(elements).zip(gaps) {
         let data = job.data(name).expect("an operand").clone();
+        let gap = gap as usize * data.ty().bytes();
         let (ty, bytes) = (data.ty(), data.ty().bytes() * elements);
-        let shifted = [vec![0xff; bytes], data.bytes().to_vec()].concat();
+        let own = &data.bytes()[..data.bytes().len() - gap];
+        let shifted = [vec![0xff; bytes], own.to_vec()].concat();
         let shifted = Buffer::from_bytes(ty, shifted).expect("whole elements");
         for step in &mut job.steps {
             for param in &mut step.params {
@@ -1178,7 +1188,7 @@ fn right_behind(problem: Gemm, variant: &str, elements: [usize; 2], device: &str
         .expect("it suits");
     let job = variant.job(&problem, None, target).expect("a job");
     let mut prepared = prepared(job, problem, 5);
-    prepared.job = behind(prepared.job, elements);
+    prepared.job = behind(prepared.job, &problem, elements);
     common::run(&mut prepared.job, &device, &Settings::default());
     let difference = (prepared.verify)(&prepared.job).expect("a comparison");
     assert!(
@@ -1203,6 +1213,10 @@ fn operands_begin_at_any_element() {
             right_behind(problem, variant, [start % 8, 0], device);
             (problem.lda, problem.ldb) = (56 + start as u32, 57);
             right_behind(problem, variant, [3, start % 8], device);
+            // Pairs of halves start where words do, and the last one of a row is a half.
+            let mut problem = Gemm::new(39, 23, 47, input, output, layout);
+            (problem.lda, problem.ldb) = (50, 58);
+            right_behind(problem, variant, [0, 0], device);
         }
     }
 }
