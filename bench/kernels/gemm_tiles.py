@@ -307,7 +307,7 @@ def measure(problem, options, made, flush):
                 d.view(torch.uint8).fill_(255)
                 one = Arm(options.directory, arm, {"a": a, "b": b, "d": d, **named, **shared})
                 # One workspace does for calls that follow each other.
-                shared = {x: one.buffers[x] for x in one.buffers if x in ("partial", "a_turned", "b_turned")}
+                shared = {x: one.buffers[x] for x in one.buffers if x in ("partial", "a_anew", "b_anew")}
                 ours.append(one)
             for one in ours:
                 one()

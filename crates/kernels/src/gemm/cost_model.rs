@@ -15,8 +15,8 @@
 //!   has L2 to itself.
 //! * **Memory** moves every matrix once at least, beside the steps, not beside the first latency and the last epilogue. Where operands
 //!   come again, L2 has kept them, up to its size: a plan is judged by the geometric mean of both times.
-//! * **Words across the depth** (tf32) that go through registers cost shared memory what the tensor cores would read. Where one operand is turned by a launch
-//!   before, that reads and writes all of it.
+//! * **Words across the depth** (tf32) that go through registers cost shared memory what the tensor cores would read. Where operands are written anew by a launch
+//!   before, that reads and writes all of them.
 //! * **Split-K**: the partial sums are written, and read again by a second launch (across their rows, where operands are swapped);
 //!   or the blocks of a cluster send them to each other.
 //!
@@ -27,11 +27,11 @@
 //! (11,600 plans, up to 72 a shape, in one wave or more): chosen plans took 1.0201 times as long as the best instead of 1.0214, either half of the shapes gained (the same with
 //! other values near them), and short depths in many waves 1.007 instead of 1.031. To fit all constants again gained nothing in the half that was left out. They are of Hopper, which is the only architecture with warpgroups.
 
+use super::anew::{Anew, majors};
 use super::leave::Staging;
 use super::problem::{Gemm, Major, Scales};
 use super::tail::Tail;
 use super::tiling::{Cluster, SPAN, Tiling};
-use super::turn::{Turned, majors};
 use super::wgmma::{SHORT, edges};
 use crate::family::Target;
 
@@ -283,8 +283,8 @@ const KEPT: [f64; 2] = [40.0, 65.0];
 
 /// The same where such a part of the operands is not in L2.
 fn time_of(problem: &Gemm, tiling: &Tiling, target: Target, costs: &Costs, missing: f64) -> f64 {
-    let turned = Turned::of(problem, tiling.swapped);
-    let problem = turned.as_ref().map_or(problem, |turned| &turned.problem);
+    let anew = Anew::of(problem, tiling.swapped);
+    let problem = anew.as_ref().map_or(problem, |anew| &anew.problem);
     let [high, wide] = sides(problem, tiling);
     let tiles = tiles(problem, tiling) as f64;
     let steps = steps(problem, tiling);
@@ -334,8 +334,8 @@ fn time_of(problem: &Gemm, tiling: &Tiling, target: Target, costs: &Costs, missi
         uneven: uneven(problem, tiling, costs),
     };
     let mut time = load.time_at(tiling, target, costs);
-    if let Some(turned) = &turned {
-        time += 2.0 * turned.bytes() / 1e6 / costs.sums + costs.second * turned.launches() as f64;
+    if let Some(anew) = &anew {
+        time += 2.0 * anew.bytes() / 1e6 / costs.sums + costs.second;
     }
     time += match tiling.cluster.count() {
         1 => 0.0,
