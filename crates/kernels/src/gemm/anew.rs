@@ -213,22 +213,27 @@ const SMALL: u32 = 64;
 const SMALL_DEPTH: u32 = 64;
 const SMALL_BLOCKS: u32 = 2;
 
-/// Microseconds that a step of these takes longer where rows start anywhere: they come element by element, and it waits for them.
-const STEP: f64 = 0.4;
+/// Microseconds that an element of the depth takes longer in these where rows start anywhere: they come element by element, and each step waits for them. On an
+/// H200 0.04 to 0.07 where a round of tiles has the GPU, and up to 0.12 in more (20 shapes of the survey's `odd`).
+const ELEMENT: f64 = 0.045;
 /// Microseconds of a launch before, as far as the next one does not hide it.
 const BEFORE: f64 = 2.0;
 /// Megabytes that it reads or writes in a microsecond.
 const MOVED: f64 = 2.5;
 
 /// Whether it costs more to write operands anew, since their rows start anywhere, than `mma.sync` loses which takes them as they are, in one launch. Where it has little
-/// depth it has ended before: 98 x 3672 x 72 of tf32 took 4.2 us so on an H200, and 301 x 120 x 160 16 us.
+/// depth it has ended before: on an H200 47 x 59 x 20 took 3.0 us so, and 930 columns of a depth of 318, written anew, 3.2; but 51 x 17 x 151 took 10.3.
 pub(crate) fn costs_more(problem: &Gemm, target: Target) -> bool {
     let Some(anew) = Anew::along(problem, [false; 2]) else {
         return false;
     };
     let tiles = f64::from(problem.m.div_ceil(SMALL)) * f64::from(problem.n.div_ceil(SMALL));
     let rounds = (tiles / f64::from(target.sms * SMALL_BLOCKS)).ceil();
-    let steps = f64::from(problem.k.div_ceil(SMALL_DEPTH / problem.input.bytes()));
+    let depth = f64::from(
+        problem
+            .k
+            .next_multiple_of(SMALL_DEPTH / problem.input.bytes()),
+    );
     let before = BEFORE + 2.0 * anew.bytes() / 1e6 / MOVED;
-    problem.batch == 1 && rounds * steps * STEP <= before
+    problem.batch == 1 && rounds * depth * ELEMENT <= before
 }
