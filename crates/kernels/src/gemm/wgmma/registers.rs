@@ -117,6 +117,8 @@ fn let_go(form: &Form, schedule: &Schedule) -> u32 {
         + if_(one_loop && (twice || reading), IN_ONE_LOOP)
         + if_(one_loop && three && !reading, 24)
         + if_(one_loop && three && reading && tiling.swapped, 8)
+        // C that comes through the buffers has its own addresses: 192 x 152 fits, 192 x 160 does not.
+        + if_(one_loop && three && form.finish.adds, 8)
         + if_(one_loop && twice && clustered && reads.all > 1, 24)
         + if_(one_loop && twice && clustered && reads.all > 2, 24)
         + if_(tiling.pingpong && each > 1, 8)
