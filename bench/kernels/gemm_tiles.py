@@ -205,6 +205,10 @@ def inputs(problem, number, zeros=False):
     dtype, out = DTYPES[problem["input"]], DTYPES[problem["output"]]
     generator = torch.Generator("cuda").manual_seed(number)
 
+    def make(*shape):
+        drawn = torch.rand(shape, generator=generator, device="cuda", dtype=torch.float32)
+        return (torch.zeros_like(drawn) if zeros else drawn * 2 - 1).to(dtype)
+
     # Always m x k and n x k: what is stored the other way is a view.
     left, right = problem.get("layout", "nt")
     several = (problem["batch"],) if problem.get("batch", 1) > 1 else ()
@@ -303,7 +307,7 @@ def measure(problem, options, made, flush):
                 d.view(torch.uint8).fill_(255)
                 one = Arm(options.directory, arm, {"a": a, "b": b, "d": d, **named, **shared})
                 # One workspace does for calls that follow each other.
-                shared = {x: one.buffers[x] for x in one.buffers if x in ("partial", "a_turned", "b_turned")}
+                shared = {x: one.buffers[x] for x in one.buffers if x in ("partial", "a_anew", "b_anew")}
                 ours.append(one)
             for one in ours:
                 one()
@@ -812,9 +816,10 @@ def main():
         results.append({"name": problem["name"], "problem": [m, n, k], "us": medians, "notes": notes})
         json.dump(results, open(out, "w"))
         if options.plans and not grouped and problem["input"] == "bf16":
+            told = f"{m} {n} {k} {problem.get('layout', 'nt')}"
             with open(options.plans, "a") as file:
                 file.writelines(
-                    f"{m} {n} {k} {name} {us:.3f} {peer:.3f}\n" for name, us in medians.items() if name != "cuBLAS" and " " not in name
+                    f"{told} {name} {us:.3f} {peer:.3f}\n" for name, us in medians.items() if name != "cuBLAS" and " " not in name
                 )
         torch.cuda.empty_cache()
     summary(results)

@@ -4,7 +4,7 @@
 //! cargo run -p heist-bench --bin gemm_fit -- COLD HOT [--turns N] [--each] [--plans] [--only CONSTANT]...
 //! ```
 //!
-//! A line of `COLD` is a measured plan of a bf16 product: m, n, k, the tiles, microseconds, and cuBLAS's
+//! A line of `COLD` is a measured plan of a bf16 product: m, n, k, the layout (nt where there is none), the tiles, microseconds, and cuBLAS's
 //! (`gemm_tiles.py` adds such lines to the file that `--plans` names), and `HOT` has the same plans where operands come again
 //! and again (`--hot 16`). The geometric mean of both counts. The model chooses among those of the measured plans that are
 //! candidates for it; the best is the best of all. Every other shape is fitted to; the
@@ -39,32 +39,38 @@ struct Shape {
     plans: Vec<Plan>,
 }
 
+/// A shape and a layout.
+type Told<'t> = ([u32; 3], &'t str);
+
 /// Microseconds, and cuBLAS's, of each shape and its tiles.
-type Lines<'t> = BTreeMap<([u32; 3], &'t str), [f64; 2]>;
+type Lines<'t> = BTreeMap<(Told<'t>, &'t str), [f64; 2]>;
 
 fn lines(text: &str) -> Result<Lines<'_>, Box<dyn std::error::Error>> {
     let mut all = BTreeMap::new();
     for line in text.lines() {
         let words: Vec<&str> = line.split_whitespace().collect();
-        let [m, n, k, tiles, us, cublas] = words[..] else {
-            return Err(format!("`{line}` is no plan").into());
+        let ([m, n, k], layout, [tiles, us, cublas]) = match words[..] {
+            [m, n, k, tiles, us, cublas] => ([m, n, k], "nt", [tiles, us, cublas]),
+            [m, n, k, layout, tiles, us, cublas] => ([m, n, k], layout, [tiles, us, cublas]),
+            _ => return Err(format!("`{line}` is no plan").into()),
         };
         let sides = [m.parse()?, n.parse()?, k.parse()?];
-        all.insert((sides, tiles), [us.parse()?, cublas.parse()?]);
+        all.insert(((sides, layout), tiles), [us.parse()?, cublas.parse()?]);
     }
     Ok(all)
 }
 
 fn read(cold: &str, hot: &str) -> Result<Vec<Shape>, Box<dyn std::error::Error>> {
-    let mut all: BTreeMap<[u32; 3], Shape> = BTreeMap::new();
+    let mut all: BTreeMap<Told<'_>, Shape> = BTreeMap::new();
     let hot = lines(hot)?;
-    for ((sides, tiles), [cold, cublas]) in lines(cold)? {
-        let Some([hot, other]) = hot.get(&(sides, tiles)).copied() else {
+    for ((told, tiles), [cold, cublas]) in lines(cold)? {
+        let Some([hot, other]) = hot.get(&(told, tiles)).copied() else {
             continue;
         };
-        let [m, n, k] = sides;
-        let shape = all.entry(sides).or_insert_with(|| Shape {
-            problem: Gemm::new(m, n, k, Input::Bf16, Output::Bf16, Layout::Nt),
+        let ([m, n, k], layout) = told;
+        let layout: Layout = layout.parse()?;
+        let shape = all.entry(told).or_insert_with(|| Shape {
+            problem: Gemm::new(m, n, k, Input::Bf16, Output::Bf16, layout),
             cublas: (cublas * other).sqrt(),
             plans: Vec::new(),
         });
@@ -97,7 +103,7 @@ macro_rules! fields {
 
 /// The constants that are varied. The clock is that of the GPU.
 const FIELDS: &[Field] = &fields![
-    product least_product shared l2 row outside latency far first crowded alone beat astride row_astride sectors row_sectors apart lockstep uneven tile tile_rows turned next turn ahead panel brief leaving one_buffer narrow waiting rest memory sums sums_turned second meeting met cluster many launch
+    product least_product shared l2 row outside outside_across latency far first crowded alone beat astride row_astride sectors row_sectors apart lockstep uneven tile tile_rows turned next turn ahead panel brief leaving one_buffer narrow waiting rest memory sums sums_turned second meeting met pieces cluster many launch
 ];
 
 impl Shape {

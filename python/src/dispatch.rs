@@ -303,7 +303,12 @@ impl Dispatch {
             let tensor = unsafe { self.abi.strided(handle(*argument)) }?;
             let (kind, index) = tensor.device;
             put(tensor.sizes.len() as u64)?;
+            // SAFETY: as above.
+            let address = unsafe { self.abi.address(handle(*argument)) };
+            // A view may begin anywhere, which is for another plan.
+            let anywhere = u64::from(!address.is_multiple_of(16));
             put((tensor.dtype as u32 as u64) << 32
+                | anywhere << 24
                 | (kind as u8 as u64) << 16
                 | index as u16 as u64)?;
             for number in tensor.sizes.iter().chain(tensor.strides) {

@@ -3,7 +3,6 @@
 #![allow(unsafe_code)]
 
 use crate::error::{HeistError, bad_word, of_op};
-use heist::builder::Feature;
 use heist::kernels::attention::{
     Append, BlockMask, Cache, Layout as Heads, Mask, PairElement, PairMask, View, Views,
 };
@@ -63,20 +62,15 @@ impl Ops {
         .collect()
     }
 
-    /// Whether products run on warpgroups, which take tf32 in every layout.
-    #[getter]
-    fn on_warpgroups(&self) -> bool {
-        self.ops.target().arch.supports(Feature::Wgmma)
-    }
-
     /// How many plans were made.
     fn __len__(&self) -> usize {
         self.ops.len()
     }
 
     /// Plans `D = activation(alpha * A * B + beta * C + bias)`, or a batch of such
-    /// products; `scales` are the factors of A and B, `fast` sums of 8-bit floats.
-    #[pyo3(signature = (m, n, k, *, dtype, out, layout, lda, ldb, ldc, alpha=1.0, beta=0.0, bias=false, activation="none", batch=1, scales="none", fast=false, policy=None))]
+    /// products; `scales` are the factors of A and B, `fast` sums of 8-bit floats. `anywhere` says whether A, and B, begin at any
+    /// element, and not at a multiple of 16 bytes.
+    #[pyo3(signature = (m, n, k, *, dtype, out, layout, lda, ldb, ldc, alpha=1.0, beta=0.0, bias=false, activation="none", batch=1, scales="none", fast=false, anywhere=(false, false), policy=None))]
     #[expect(clippy::too_many_arguments, reason = "by keyword, from Python")]
     fn gemm(
         &self,
@@ -97,6 +91,7 @@ impl Ops {
         batch: u32,
         scales: &str,
         fast: bool,
+        anywhere: (bool, bool),
         policy: Option<&str>,
     ) -> PyResult<Plan> {
         let (input, output) = (dtype.parse(), out.parse());
@@ -122,6 +117,7 @@ impl Ops {
             batch,
             scales: scales.parse().map_err(bad_word)?,
             sums: if fast { Summing::Fast } else { Summing::Levels },
+            anywhere: anywhere.into(),
             ..plain
         };
         let schedule = self.schedule(policy)?;

@@ -101,6 +101,17 @@ def test_the_second_call_is_the_compiled_parts(name, monkeypatch):
             assert a.data_ptr() != b.data_ptr()
 
 
+def test_where_a_matrix_begins_is_told_apart():
+    """A view at an odd place has a plan of its own, and so it is remembered; the other one stays."""
+    a, w, odd = torch.randn(8, 16, dtype=F16), torch.randn(16, 8, dtype=F16), torch.randn(8 * 16 + 8, dtype=F16)
+    views = [a, odd[1 : 1 + 8 * 16].view(8, 16), odd[8:].view(8, 16), odd[2 : 2 + 8 * 16].view(8, 16)]
+    for left in (*views, *views):
+        close(ht.mm(left, w), left.double() @ w.double(), 1e-2)
+        close(ht.mm(w, left), w.double() @ left.double(), 1e-2)
+        close(ht.linear(left, w.t()), left.double() @ w.double(), 1e-2)
+    assert _native.remembered() == 6
+
+
 def test_what_a_call_depends_on_is_told_apart():
     """A type, a stride, a number: each is another call."""
     a, b = torch.randn(16, 16, dtype=F16), torch.randn(16, 16, dtype=F16)
@@ -120,11 +131,12 @@ def test_what_a_call_depends_on_is_told_apart():
 
 def test_a_call_that_was_good_and_is_not_any_more():
     """What is checked in every call: the alignment; and what the simulated GPU finds."""
-    w = torch.randn(16, 8, dtype=F16)
-    assert ht.mm(torch.randn(8, 16, dtype=F16), w).shape == (8, 8)
+    a, w = torch.randn(8, 16, dtype=F16), torch.randn(2, 16, 8, dtype=F16)
+    offs = torch.tensor([4, 8], dtype=I32)
+    assert ht.grouped_mm(a, w, offs=offs).shape == (8, 8)
     odd = torch.zeros(8 * 16 + 8, dtype=F16)[1 : 1 + 8 * 16].view(8, 16)
     with pytest.raises(ValueError, match="16 bytes"):
-        ht.mm(odd, w)
+        ht.grouped_mm(odd, w, offs=offs)
     bias = torch.ones(9, dtype=F16)
     x, weight = torch.randn(4, 16, dtype=F16), torch.randn(8, 16, dtype=F16)
     want = x.double() @ weight.double().t() + 1

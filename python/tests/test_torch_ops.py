@@ -341,6 +341,29 @@ def test_mm_of_slices_and_of_single_rows():
     close(ht.mm(row, b), row.double() @ b.double(), 1e-2)
 
 
+@pytest.mark.parametrize("start", [1, 2, 3, 4, 7])
+@pytest.mark.parametrize("a_t, b_t", [(False, False), (True, False), (False, True), (True, True)])
+def test_products_of_views_that_begin_anywhere(start, a_t, b_t):
+    def view(rows, cols, turned, dtype):
+        if turned:
+            return view(cols, rows, False, dtype).t()
+        return torch.randn(rows + 1, cols + 9, dtype=dtype)[1:, start : start + cols]
+
+    torch.backends.cuda.matmul.allow_tf32 = True
+    try:
+        for dtype, bound in ((F16, 1e-2), (BF16, 2e-2), (F32, 5e-3)):
+            a, b = view(17, 40, a_t, dtype), view(40, 9, b_t, dtype)
+            bias, c = torch.randn(9, dtype=dtype), torch.randn(17, 9, dtype=dtype)
+            exact = a.double() @ b.double()
+            close(ht.mm(a, b), exact, bound)
+            close(ht.addmm(c, a, b, beta=0.5, alpha=2.0), 0.5 * c.double() + 2 * exact, bound)
+            close(ht.linear(a, b.t(), bias), exact + bias.double(), bound)
+            batch = torch.randn(3 * 40 * 9 + 8, dtype=dtype)[start : start + 3 * 40 * 9].view(3, 40, 9)
+            close(ht.bmm(a.expand(3, 17, 40), batch), a.double() @ batch.double(), bound)
+    finally:
+        torch.backends.cuda.matmul.allow_tf32 = False
+
+
 def test_mm_of_tf32_is_asked_for():
     a, b = torch.randn(8, 16), torch.randn(16, 8)
     torch.backends.cuda.matmul.allow_tf32 = True

@@ -287,26 +287,45 @@ impl<'k, T: Storable> FillTile<'k, T> {
         }
     }
 
-    /// Calls `each`, once, in a loop on the GPU over the elements that this
-    /// thread stores, for the whole block to fill the whole tile: for sources
-    /// that copies can't read.
+    /// Stores what `value` gives for each element, for the whole block to fill the whole tile: for sources
+    /// that copies can't read. A thread asks for up to sixteen elements before it stores the first of them.
     #[track_caller]
-    pub fn each_element(&self, each: impl Fn(Piece<'k, T, 1>)) {
+    pub fn each_element(&self, value: impl Fn(&Piece<'k, T, 1>) -> Val<'k, T>) {
         let k = self.tile.kernel();
         k.asked_here();
-        let total = self.tile.cols() * self.tile.rows();
-        k.for_step(k.thread_index(), total, k.threads(), |index| {
+        let (total, threads) = (self.tile.cols() * self.tile.rows(), k.threads());
+        let piece = |index: Val<'k, u32>| {
             let (row, col) = (index / self.tile.cols(), index % self.tile.cols());
-            each(Piece {
+            Piece {
                 row,
                 col,
                 trip: 0,
                 below: 0,
                 to: self.tile.at(row, col),
-            });
-        });
+            }
+        };
+        let mut together = (1..=AT_ONCE).rev();
+        let together = together.find(|count| total.is_multiple_of(threads * count));
+        // Where threads have no equal share, some of them end earlier.
+        let count = together.unwrap_or(1);
+        let group = |first: Val<'k, u32>| {
+            let trips = 0..count;
+            let pieces: Vec<_> = trips.map(|trip| piece(first + trip * threads)).collect();
+            let values: Vec<_> = pieces.iter().map(&value).collect();
+            for (piece, value) in pieces.iter().zip(values) {
+                piece.to.store(value);
+            }
+        };
+        let t = k.thread_index();
+        match total == threads * count {
+            true => group(t),
+            false => k.for_step(t, total, threads * count, group),
+        }
     }
 }
+
+/// Elements that a thread asks for at a time.
+const AT_ONCE: u32 = 16;
 
 /// A few neighbours of a row of a tile while it is filled.
 #[derive(Debug)]
@@ -328,12 +347,5 @@ impl<'k, T: Storable, const BYTES: u32> Piece<'k, T, BYTES> {
     #[track_caller]
     pub fn copy(&self, from: Ptr<'k, Global, T>, bytes: Option<Val<'k, u32>>) {
         copy::<T, BYTES>(self.to, from, bytes);
-    }
-
-    /// Writes its first element by an ordinary store, for what copies can't
-    /// reach.
-    #[track_caller]
-    pub fn store(&self, value: impl IntoVal<'k, T>) {
-        self.to.store(value);
     }
 }

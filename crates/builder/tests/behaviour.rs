@@ -510,3 +510,47 @@ fn halves_and_vectors() {
         assert_eq!(found[t * 4..t * 4 + 4], expected, "thread {t}");
     }
 }
+
+/// Two warps have two batches of copies in flight each: after the wait for the first one its rows can be read by every lane, while the other is on its way.
+#[test]
+fn a_warp_waits_for_its_own_copies() {
+    const COLS: u32 = 16;
+    let kernel = KernelSpec::<Words>::new("panels")
+        .block(64)
+        .build(Arch::SM_80, |k, args| {
+            let rows = TileSpec::new("panels", 16, COLS, TileLayout::Padded(4));
+            let (warp, lane) = (k.warp_uniform(), k.lane());
+            let own = k.tile::<u32>(rows).rows_from(warp * 8, 8);
+            let batches = [0u32, 4].map(|first| {
+                k.copy_in_warp(own.rows_from(first, 4), |tile| {
+                    let (row, chunk) = (lane / 4, lane % 4);
+                    let from = args.x.at((warp * 8 + first + row) * COLS + chunk * 4);
+                    k.if_(row.lt(4u32), || tile.copy_chunk(row, chunk, from));
+                })
+            });
+            for (batch, newer) in batches.into_iter().zip([1, 0]) {
+                let tile = batch.wait(newer);
+                let first = warp * 128 + (1 - newer) * 64;
+                for part in 0..2u32 {
+                    // What another lane has copied.
+                    let at = k.c(63u32) - (lane + part * 32);
+                    let word = tile.at(at / COLS, at % COLS).load();
+                    args.out.at(first + lane + part * 32).store(word);
+                }
+            }
+        })
+        .expect("builds");
+    let x: Vec<u32> = (0..256).map(|i| i * 7).collect();
+    let args = Words {
+        x: Arg::input(&x),
+        out: Arg::output::<u32>(x.len()),
+        n: 0,
+    };
+    let outcome = run(&kernel, "sim:a100", [1, 1, 1], args).expect("it runs");
+    let turned: Vec<u32> = x
+        .chunks(64)
+        .flat_map(|batch| batch.iter().rev())
+        .copied()
+        .collect();
+    assert_eq!(output::<u32>(&outcome, 1), turned);
+}

@@ -45,21 +45,11 @@ def _check_bmm(a: torch.Tensor, b: torch.Tensor) -> None:
         raise ValueError(f"{what}: matrices of {a.dtype} and {b.dtype}; convert one with `.to(..)`")
 
 
-def _stored(batch: torch.Tensor, way: str | None = None) -> tuple[torch.Tensor, str]:
+def _stored(batch: torch.Tensor) -> tuple[torch.Tensor, str]:
     """A batch as it is stored, its matrices one after the other, and whether that is row
-    after row (`n`) or column after column (`t`). Rows of what is stored begin at multiples
-    of 16 bytes. Others are copied, and those that are not stored in the way that is asked for."""
-    if way is None:
-        way = "t" if batch.transpose(1, 2).is_contiguous() and not batch.is_contiguous() else "n"
-    stored = (batch.transpose(1, 2) if way == "t" else batch).contiguous()
-    short = -stored.shape[2] % (16 // stored.element_size())
-    return torch.nn.functional.pad(stored, (0, short)) if short else stored, way
-
-
-def _factors(a: torch.Tensor, b: torch.Tensor) -> tuple[tuple[torch.Tensor, str], tuple[torch.Tensor, str]]:
-    """Both as the kernels take them: those of tf32 want both stored along the depth, but on warpgroups."""
-    deep = a.dtype == torch.float32 and not ops_of(device_of("bmm", a, b)).on_warpgroups
-    return _stored(a, "n" if deep else None), _stored(b, "t" if deep else None)
+    after row (`n`) or column after column (`t`). Others are copied."""
+    way = "t" if batch.transpose(1, 2).is_contiguous() and not batch.is_contiguous() else "n"
+    return (batch.transpose(1, 2) if way == "t" else batch).contiguous(), way
 
 
 def _bmm(a, b, out_dtype=-1, policy=""):
@@ -67,7 +57,7 @@ def _bmm(a, b, out_dtype=-1, policy=""):
     out_dtype = _result(a, out_dtype)
     key = (
         what, a.shape, b.shape, a.stride(), b.stride(), a.dtype, b.dtype, out_dtype, a.get_device(), b.get_device(), policy,
-        _tf32(a.dtype),
+        _tf32(a.dtype), a.data_ptr() % 16 != 0, b.data_ptr() % 16 != 0,
     )  # fmt: skip
     launcher = PLANS.get(key)
     if launcher is None:
@@ -76,15 +66,14 @@ def _bmm(a, b, out_dtype=-1, policy=""):
         (batch, m, k), n = a.shape, b.shape[2]
         if not batch * m * n * k:
             return torch.zeros((batch, m, n), dtype=out_dtype, device=a.device)
-        (left, a_way), (right, b_way) = _factors(a, b)
+        (left, a_way), (right, b_way) = _stored(a), _stored(b)
         plan = ops_of(index).gemm(
             m, n, k, dtype=_input(what, "input", a), out=_output(what, out_dtype), layout=a_way + b_way,
-            lda=left.shape[2], ldb=right.shape[2], ldc=n, batch=batch, policy=policy or None,
+            lda=left.shape[2], ldb=right.shape[2], ldc=n, batch=batch,
+            anywhere=(left.data_ptr() % 16 != 0, right.data_ptr() % 16 != 0), policy=policy or None,
         )  # fmt: skip
         launcher = PLANS[key] = Launcher(index, plan)
-    (left, _), (right, _) = _factors(a, b)
-    if (left.data_ptr() | right.data_ptr()) % 16:
-        aligned(what, input=left, mat2=right)
+    (left, _), (right, _) = _stored(a), _stored(b)
     out = torch.empty((a.shape[0], a.shape[1], b.shape[2]), dtype=out_dtype, device=a.device)
     launcher(left.data_ptr(), right.data_ptr(), 0, out.data_ptr())
     if left.data_ptr() == a.data_ptr() and right.data_ptr() == b.data_ptr() and a.dtype != torch.float32:
@@ -121,8 +110,7 @@ def bmm(
     input: torch.Tensor, mat2: torch.Tensor, *, out_dtype: torch.dtype | None = None, policy: Any = None
 ) -> torch.Tensor:
     """As ``torch.bmm``: a batch of products, in one kernel. Matrices of a batch follow each
-    other, each stored row after row or column after column, rows at multiples of 16 bytes;
-    others are copied.
+    other, each stored row after row or column after column; others are copied.
 
     >>> a, b = torch.ones(2, 8, 16, dtype=torch.float16), torch.ones(2, 16, 8, dtype=torch.float16)
     >>> float(bmm(a, b)[1, 0, 0])

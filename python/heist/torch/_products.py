@@ -93,7 +93,7 @@ def _plan(what, a, b, out_dtype, ldc, c, bias, alpha, beta, activation, policy):
     plan = ops_of(index).gemm(
         m, n, k, dtype=dtype, out=_output(what, out_dtype), layout=f"{'n' if a_rows else 't'}{'n' if b_rows else 't'}",
         lda=lda, ldb=ldb, ldc=ldc, alpha=alpha, beta=beta, bias=bias is not None, activation=_ACTIVATIONS[activation],
-        policy=policy or None,
+        anywhere=(a.data_ptr() % 16 != 0, b.data_ptr() % 16 != 0), policy=policy or None,
     )  # fmt: skip
     return Launcher(index, plan)
 
@@ -140,9 +140,10 @@ def _number(what: str, input: torch.Tensor, out_dtype: torch.dtype) -> tuple[int
 
 def _mm(a, b, out_dtype=-1, policy=""):
     out_dtype = _result(a, out_dtype)
+    left, right = a.data_ptr(), b.data_ptr()
     key = (
         "mm", a.shape, b.shape, a.stride(), b.stride(), a.dtype, b.dtype, out_dtype, a.get_device(), b.get_device(),
-        policy, _tf32(a.dtype),
+        policy, _tf32(a.dtype), left % 16 != 0, right % 16 != 0,
     )  # fmt: skip
     launcher = PLANS.get(key)
     if launcher is None:
@@ -153,9 +154,6 @@ def _mm(a, b, out_dtype=-1, policy=""):
             return torch.zeros((a.shape[0], b.shape[1]), dtype=out_dtype, device=a.device)
         launcher = _plan("mm", a, b, out_dtype, b.shape[1], None, None, 1.0, 0.0, 0, policy)
         PLANS[key] = launcher
-    left, right = a.data_ptr(), b.data_ptr()
-    if (left | right) % 16:
-        aligned("mm", left=a, right=b)
     out = torch.empty((a.shape[0], b.shape[1]), dtype=out_dtype, device=a.device)
     launcher(left, right, 0, out.data_ptr())
     if a.dtype != torch.float32:
@@ -193,18 +191,15 @@ def _addmm(c, a, b, beta=1.0, alpha=1.0, activation=0, policy=""):
     if not a.shape[1]:
         # Without a depth the product is zero; a depth of zeros gives that.
         a, b = a.new_zeros((m, 8)), b.new_zeros((8, n))
+    left, right = a.data_ptr(), b.data_ptr()
     key = (
         "addmm", a.shape, b.shape, a.stride(), b.stride(), a.dtype, b.dtype, a.get_device(), b.get_device(), c is None,
-        bias is None, alpha, beta, activation, policy, _tf32(a.dtype),
+        bias is None, alpha, beta, activation, policy, _tf32(a.dtype), left % 16 != 0, right % 16 != 0,
     )  # fmt: skip
     launcher = PLANS.get(key)
     if launcher is None:
         launcher = PLANS[key] = _plan(what, a, b, a.dtype, n, c, bias, alpha, beta, activation, policy)
-    if (a.data_ptr() | b.data_ptr()) % 16:
-        aligned(what, left=a, right=b)
-    launcher(
-        a.data_ptr(), b.data_ptr(), 0 if c is None else c.data_ptr(), out.data_ptr(), 0 if bias is None else bias.data_ptr()
-    )
+    launcher(left, right, 0 if c is None else c.data_ptr(), out.data_ptr(), 0 if bias is None else bias.data_ptr())
     return out
 
 
@@ -222,7 +217,7 @@ def _linear_bias(x, weight, bias, activation=0, policy=""):
     key = (
         "linear", x.shape, weight.shape, x.stride(), weight.stride(), x.dtype, weight.dtype, x.get_device(),
         weight.get_device(), None if bias is None else (bias.dtype, bias.shape, bias.stride(), bias.get_device()),
-        activation, policy, _tf32(x.dtype),
+        activation, policy, _tf32(x.dtype), x.data_ptr() % 16 != 0, weight.data_ptr() % 16 != 0,
     )  # fmt: skip
     found = PLANS.get(key)
     if found is None:
@@ -235,8 +230,6 @@ def _linear_bias(x, weight, bias, activation=0, policy=""):
     left, right, added = x if flat else x.reshape(-1, x.shape[-1]), weight, 0
     if not x.shape[-1]:
         left, right = x.new_zeros((out.numel() // weight.shape[0], 8)), weight.new_zeros((weight.shape[0], 8))
-    if (left.data_ptr() | right.data_ptr()) % 16:
-        aligned(what, input=left, weight=right)
     own = flat and x.shape[-1]
     if bias is not None:
         added = bias.data_ptr()

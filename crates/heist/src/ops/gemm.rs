@@ -85,6 +85,7 @@ fn numbers(problem: &Gemm) -> Vec<u64> {
         lda,
         ldb,
         ldc,
+        anywhere,
     } = *problem;
     let bits = |value: f32| u64::from(value.to_bits());
     let mut numbers: Vec<u64> = [m, n, k, batch, lda, ldb, ldc].map(u64::from).to_vec();
@@ -99,6 +100,7 @@ fn numbers(problem: &Gemm) -> Vec<u64> {
         bits(epilogue.alpha),
         bits(epilogue.beta),
     ]);
+    numbers.extend(anywhere.map(u64::from));
     numbers
 }
 
@@ -141,9 +143,14 @@ fn operands(problem: &Gemm) -> Vec<Operand> {
             _ => factors.list(),
         }
     };
+    let factor = |name, count, anywhere| {
+        let factor = Operand::tensor(name, Role::In, input, count, false);
+        if anywhere { factor.list() } else { factor }
+    };
+    let [a_anywhere, b_anywhere] = problem.anywhere;
     vec![
-        Operand::tensor("a", Role::In, input, a, false),
-        Operand::tensor("b", Role::In, input, b, false),
+        factor("a", a, a_anywhere),
+        factor("b", b, b_anywhere),
         Operand::tensor("c", Role::In, output, when(with_c, d), !with_c),
         // Gaps between its rows keep their contents.
         Operand::tensor(

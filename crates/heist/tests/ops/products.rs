@@ -324,6 +324,25 @@ fn memory_that_does_not_fit_is_refused() {
         "a takes 512 bytes and has 510",
     );
     refused(&with(Memory::host(&a[1..])), "no multiple of 16 bytes");
+    // Another plan takes it; B has to begin there as before.
+    let anywhere = [true, false];
+    let other = ops
+        .gemm(
+            &Gemm {
+                anywhere,
+                ..problem
+            },
+            None,
+        )
+        .expect("one");
+    let launch = |operands: GemmOperands<'_>| {
+        let done = other.launch(&operands, WorkspaceMemory::NONE, STREAM);
+        done.map_err(|error| error.to_string())
+    };
+    launch(with(Memory::host(&a[1..]))).expect("a begins anywhere");
+    let b = Memory::host(&a[1..]);
+    let why = launch(GemmOperands { b, ..right }).expect_err("refused");
+    assert!(why.contains("b begins at"), "{why}");
     refused(&with(Memory::at_device(4096, 512)), "is on a GPU");
     let read_only = GemmOperands {
         d: Memory::host(&a[..256]),

@@ -8,8 +8,8 @@ use super::tiling::{DEPTH, ROW_BYTES, ROWS, THREADS, TensorTiling};
 use crate::error::KernelError;
 use crate::family::Target;
 use crate::gemm::warpgroup::{Matrices, Peers, Side};
+use crate::gemm::{Anew, tensor_element, uncopyable};
 use crate::gemm::{Finish, Gemm, Input, MX_BLOCK, Major, Output, Scales, Stored, To, left};
-use crate::gemm::{tensor_element, uncopyable};
 use crate::job::{Step, buffer};
 use crate::plan::LaunchPlan;
 use heist_builder::{
@@ -78,8 +78,15 @@ pub(crate) fn refusal(problem: &Gemm, target: Target) -> Option<String> {
     if problem.scales == Scales::Blocks {
         return Some("scales of blocks are applied between products, which wgmma does".into());
     }
-    uncopyable(problem, &[Input::F16, Input::Bf16])
+    let anew = Anew::along(problem, DEEP);
+    uncopyable(
+        anew.as_ref().map_or(problem, |anew| &anew.problem),
+        &[Input::F16, Input::Bf16],
+    )
 }
+
+/// Words of both operands lie along the depth.
+const DEEP: [bool; 2] = [true, true];
 
 /// Everything that is fixed when a kernel is built.
 #[derive(Clone, Copy, Debug)]
@@ -313,6 +320,9 @@ pub(super) fn plan(
     if let Some(why) = refusal(problem, target) {
         return Err(KernelError::unfit(format!("gemm {tiling}: {why}")));
     }
+    let given = problem;
+    let anew = Anew::along(problem, DEEP);
+    let problem = anew.as_ref().map_or(problem, |anew| &anew.problem);
     tiling.fits(has_scales(problem), target.arch)?;
     if tiling.blocks > 1 && ![Dim3::ONE, cluster(schedule)].contains(&schedule.cluster) {
         return Err(KernelError::unfit(format!(
@@ -338,7 +348,8 @@ pub(super) fn plan(
     // An unused parameter is set to any buffer.
     let either = |used, name| buffer(if used { name } else { "d" });
     let in_epilogue = matches!(problem.scales, Scales::Tensor | Scales::Rows);
-    let [left, right, out] = maps(problem, &form);
+    let names = anew.as_ref().map_or(["a", "b"], Anew::names);
+    let [left, right, out] = maps(problem, &form, names);
     let [block_scale_a, block_scale_b] = match scaled {
         true => scaled::maps(problem, tiling),
         // The kernel does not look at them.
@@ -363,9 +374,13 @@ pub(super) fn plan(
         alpha: problem.epilogue.alpha,
         beta: problem.epilogue.beta,
     };
-    let name = format!("gemm {problem} {tiling}");
-    Ok(LaunchPlan::new(name, tiling.to_string(), problem.work())
-        .step(Step::tiled(&kernel, &launch, args)))
+    let name = format!("gemm {given} {tiling}");
+    let plan = LaunchPlan::new(name, tiling.to_string(), problem.work());
+    let plan = match &anew {
+        None => plan,
+        Some(anew) => anew.before(plan, target)?,
+    };
+    Ok(plan.step(Step::tiled(&kernel, &launch, args)))
 }
 
 type Build = fn(&Form, Dim3, &Schedule, Arch) -> Result<TiledKernel<TensorArgs>, BuildError>;
@@ -386,7 +401,7 @@ fn with_group<M: Way, O: Stored>(tiling: &TensorTiling) -> Build {
 }
 
 /// The tensor maps of both operands and of the result.
-fn maps(problem: &Gemm, form: &Form) -> [Arg; 3] {
+fn maps(problem: &Gemm, form: &Form, names: [&str; 2]) -> [Arg; 3] {
     let map = |name, major, outer: u32, pitch, high| {
         let matrix = Matrices {
             element: tensor_element(problem.input),
@@ -400,8 +415,14 @@ fn maps(problem: &Gemm, form: &Form) -> [Arg; 3] {
     };
     let [a, b] = form.majors;
     // Each of the pairs side by side copies a part for all.
-    let left = map("a", a, problem.m, problem.lda, ROWS / form.side_by_side);
-    let right = map("b", b, problem.n, problem.ldb, form.tiling.own_cols());
+    let left = map(
+        names[0],
+        a,
+        problem.m,
+        problem.lda,
+        ROWS / form.side_by_side,
+    );
+    let right = map(names[1], b, problem.n, problem.ldb, form.tiling.own_cols());
     if !form.staged {
         // The kernel does not look at it.
         return [left.clone(), right, left];

@@ -5,7 +5,7 @@ use super::kernel::{plan, refusal};
 use super::tiling::TensorTiling;
 use crate::error::KernelError;
 use crate::family::{Target, Variant};
-use crate::gemm::{Gemm, over_operands};
+use crate::gemm::{Gemm, costs_more, over_operands};
 use crate::job::Job;
 use crate::plan::LaunchPlan;
 use heist_sched::Schedule;
@@ -58,6 +58,7 @@ impl Variant for TensorCores {
     fn suits(&self, problem: &Gemm, target: Target) -> Result<u32, String> {
         match refusal(problem, target) {
             Some(why) => Err(why),
+            None if costs_more(problem, target) => Ok(0),
             // `mma.sync` has a fraction of the rate on the GPUs that have tcgen05.
             None => Ok(u32::MAX),
         }

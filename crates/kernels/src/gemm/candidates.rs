@@ -3,12 +3,12 @@
 //! Every shape has as many stages as fit, alone and in clusters. Then its depth is cut in shares, where a wave has room
 //! for them, and the last tiles in pieces. What was measured to lose is left out, with the measurement beside it.
 
+use super::anew::{Anew, majors, through_registers};
 use super::cost_model::{adds, astride, sides, steps, tiles, waves};
 use super::leave::Staging;
 use super::problem::{Gemm, Major, Scales};
 use super::tail::Tail;
 use super::tiling::{Cluster, Tiling};
-use super::turn::{Turned, majors, through_registers};
 use super::wgmma::{fits_levels, unshared};
 use crate::family::Target;
 
@@ -187,8 +187,8 @@ const SWAPPED_SCALED: u32 = 8;
 
 /// Whether tiles with swapped operands read both as they are stored, and others do not.
 fn swapped_alone_reads(problem: &Gemm) -> bool {
-    let turned = [false, true].map(|swapped| Turned::of(problem, swapped).is_some());
-    turned == [true, false]
+    let anew = [false, true].map(|swapped| Anew::of(problem, swapped).is_some());
+    anew == [true, false]
 }
 
 /// Those with swapped operands.
@@ -244,7 +244,9 @@ fn suits(problem: &Gemm, tiling: &Tiling, target: Target) -> bool {
     // and 0.975 in pairs, 4096 x 14336 x 4096 1.013 and 0.992.
     let clusters = tiling.cluster == Cluster::Alone
         || waves(problem, tiling, target) <= MANY_WAVES
-        || astride(problem) > 0.0;
+        || Anew::of(problem, tiling.swapped).map_or(astride(problem, tiling), |anew| {
+            astride(&anew.problem, tiling)
+        }) > 0.0;
     // With scales of blocks tiles of 128 x 128 ask L2 and shared memory for all that these give. Larger ones ask for a sixth or a fourth less, and pairs
     // of the largest for half: 4096 cubed has 0.97 of cuBLAS's speed in 128 x 128, 0.95 in 256 x 128 and 1.03 in pairs of it.
     let scaled = SCALED.contains(tiling) && adds(problem, target);

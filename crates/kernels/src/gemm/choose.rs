@@ -1,10 +1,10 @@
 //! Which tiles and which schedule suit a problem on warpgroups: the candidate whose time the cost model puts lowest.
 
+use super::anew::through_registers;
 use super::candidates::{FEW_WAVES, LARGE, SWAPPED_ROWS, candidates, in_pieces};
 use super::cost_model::{tiles, time, waves};
 use super::problem::{Gemm, Input};
 use super::tiling::{Cluster, THROUGH, Tiling};
-use super::turn::through_registers;
 use super::wgmma;
 use crate::family::Target;
 use heist_launch::Dim3;

@@ -15,8 +15,8 @@
 //!   has L2 to itself.
 //! * **Memory** moves every matrix once at least, beside the steps, not beside the first latency and the last epilogue. Where operands
 //!   come again, L2 has kept them, up to its size: a plan is judged by the geometric mean of both times.
-//! * **Words across the depth** (tf32) that go through registers cost shared memory what the tensor cores would read. Where one operand is turned by a launch
-//!   before, that reads and writes all of it.
+//! * **Words across the depth** (tf32) that go through registers cost shared memory what the tensor cores would read. Where operands are written anew by a launch
+//!   before, that reads and writes all of them.
 //! * **Split-K**: the partial sums are written, and read again by a second launch (across their rows, where operands are swapped);
 //!   or the blocks of a cluster send them to each other.
 //!
@@ -25,13 +25,15 @@
 //! choose for other shapes. What shows of a short tile's stores where warpgroups store in turns was fitted later to 45 shapes of several waves (2026-11-18): fitted to either half the choice in the
 //! other took 1.022 for 1.029 and 1.029 for 1.048 of the best. What four blocks wait for each other and what a single staging buffer costs were added later, each by itself, to 356 shapes
 //! (11,600 plans, up to 72 a shape, in one wave or more): chosen plans took 1.0201 times as long as the best instead of 1.0214, either half of the shapes gained (the same with
-//! other values near them), and short depths in many waves 1.007 instead of 1.031. To fit all constants again gained nothing in the half that was left out. They are of Hopper, which is the only architecture with warpgroups.
+//! other values near them), and short depths in many waves 1.007 instead of 1.031. To fit all constants again gained nothing in the half that was left out. All of these were products of
+//! layout nt. What operands stored across the depth cost (their tiles begin inside of lines, whole boxes are copied, and rows outside cost more) and what pieces of the last tiles cost came with 51 shapes of the
+//! other layouts, of which a half had been slow in the survey: chosen plans took 1.034 times as long as the best (2026-11-19). They are of Hopper, which is the only architecture with warpgroups.
 
+use super::anew::{Anew, majors};
 use super::leave::Staging;
-use super::problem::{Gemm, Scales};
+use super::problem::{Gemm, Major, Scales};
 use super::tail::Tail;
-use super::tiling::{Cluster, Tiling};
-use super::turn::{Turned, majors};
+use super::tiling::{Cluster, SPAN, Tiling};
 use super::wgmma::{SHORT, edges};
 use crate::family::Target;
 
@@ -53,6 +55,8 @@ pub struct Costs {
     pub row: f64,
     /// The same where it lies outside of the matrix.
     pub outside: f64,
+    /// How much longer that takes where the operand is stored across the depth.
+    pub outside_across: f64,
     /// Cycles from asking for a stage to having it, where every multiprocessor asks.
     pub latency: f64,
     /// As many more where it comes from memory.
@@ -117,6 +121,8 @@ pub struct Costs {
     pub crowded: f64,
     /// Microseconds in which they add up their sums of 128 x 128.
     pub met: f64,
+    /// Microseconds that it takes longer where the last tiles are cut: pieces save their sums, and the last of a tile adds them up.
+    pub pieces: f64,
     /// Microseconds that a cluster takes longer to begin and to end.
     pub cluster: f64,
     /// The same of four or eight tiles.
@@ -134,6 +140,7 @@ pub const H200: Costs = Costs {
     l2: 19195.0,
     row: 1.221,
     outside: 2.431,
+    outside_across: 0.85,
     latency: 2300.0,
     far: 451.6,
     alone: 0.8966,
@@ -166,6 +173,7 @@ pub const H200: Costs = Costs {
     meeting: 1.05,
     crowded: 2.126,
     met: 1.304,
+    pieces: 7.0,
     cluster: 1.322,
     many: 0.6387,
     launch: 0.0011,
@@ -224,17 +232,41 @@ pub(crate) fn off_lines(pitch: u32) -> f64 {
     1.0 - f64::from(aligned) / 128.0
 }
 
-/// The part of the operands' rows that do not start with a line: of the operand with the most.
-pub(super) fn astride(problem: &Gemm) -> f64 {
-    let pitches = [problem.lda, problem.ldb].map(|pitch| pitch * problem.input.bytes());
-    pitches.map(off_lines).into_iter().fold(0.0, f64::max)
+/// What the rows of a tile's left and right operand that are copied begin at multiples of, in bytes: rows of the depth where the matrix has them, and what a tile
+/// has of longer ones where the operand is stored across the depth, which begins with the tile.
+fn begins(problem: &Gemm, tiling: &Tiling) -> [u32; 2] {
+    let pitches = match tiling.swapped {
+        false => [problem.lda, problem.ldb],
+        true => [problem.ldb, problem.lda],
+    };
+    let majors = majors(problem, tiling.swapped);
+    let ([high, wide], bytes) = (sides(problem, tiling), problem.input.bytes());
+    let of = |pitch: u32, major, own: u32, all: u32| {
+        let inner = if major == Major::Outer && all > own {
+            own
+        } else {
+            0
+        };
+        // The power of two that divides both.
+        1 << ((pitch | inner) * bytes).trailing_zeros()
+    };
+    [
+        of(pitches[0], majors[0], tiling.rows, high),
+        of(pitches[1], majors[1], tiling.cols, wide),
+    ]
 }
 
-/// The part of the operands' rows that do not start with a sector: of the operand with the most.
-fn off_sectors(problem: &Gemm) -> f64 {
-    let pitches = [problem.lda, problem.ldb].map(|pitch| pitch * problem.input.bytes());
-    let off = pitches.iter().any(|pitch| !pitch.is_multiple_of(32));
-    if off { 0.5 } else { 0.0 }
+/// The part of the rows that tiles copy that do not start with a line: of the operand with the most.
+pub(super) fn astride(problem: &Gemm, tiling: &Tiling) -> f64 {
+    begins(problem, tiling)
+        .map(off_lines)
+        .into_iter()
+        .fold(0.0, f64::max)
+}
+
+/// The part of rows that begin at multiples of so many bytes and do not start with a sector.
+fn off_sectors(begin: u32) -> f64 {
+    if begin.is_multiple_of(32) { 0.0 } else { 0.5 }
 }
 
 /// Microseconds that a problem takes in these tiles, about: the geometric mean of those with operands in memory and in L2, since
@@ -256,8 +288,8 @@ const KEPT: [f64; 2] = [40.0, 65.0];
 
 /// The same where such a part of the operands is not in L2.
 fn time_of(problem: &Gemm, tiling: &Tiling, target: Target, costs: &Costs, missing: f64) -> f64 {
-    let turned = Turned::of(problem, tiling.swapped);
-    let problem = turned.as_ref().map_or(problem, |turned| &turned.problem);
+    let anew = Anew::of(problem, tiling.swapped);
+    let problem = anew.as_ref().map_or(problem, |anew| &anew.problem);
     let [high, wide] = sides(problem, tiling);
     let tiles = tiles(problem, tiling) as f64;
     let steps = steps(problem, tiling);
@@ -270,16 +302,27 @@ fn time_of(problem: &Gemm, tiling: &Tiling, target: Target, costs: &Costs, missi
         Some(_) => Copied::inside(own, all),
         None => Copied::new(own, peers, all, last),
     };
-    let rows = of(tiling.rows, below, high, end_rows);
-    let cols = of(tiling.cols, beside, wide, end_cols);
-    let both =
-        |part: fn(&Copied) -> f64| part(&rows) / f64::from(beside) + part(&cols) / f64::from(below);
+    let [left, right] = majors(problem, tiling.swapped);
+    let rows = of(tiling.rows, below, high, end_rows).in_boxes(tiling.rows, left);
+    let cols = of(tiling.cols, beside, wide, end_cols).in_boxes(tiling.cols, right);
+    let both = |part: fn(&Copied) -> f64| {
+        [
+            part(&rows) / f64::from(beside),
+            part(&cols) / f64::from(below),
+        ]
+    };
+    let begins = begins(problem, tiling);
+    let outside = |copied: &Copied, major| match major {
+        Major::Depth => copied.outside,
+        Major::Outer => copied.outside * (1.0 + costs.outside_across),
+    };
     let load = Load {
         units,
         steps: steps.div_ceil(tiling.split.into()) as f64,
         fetched: both(|copied| copied.mean),
         inside: both(|copied| copied.inside),
-        outside: both(|copied| copied.outside),
+        outside: outside(&rows, left) / f64::from(beside)
+            + outside(&cols, right) / f64::from(below),
         bytes: problem.work().bytes * missing,
         missing,
         added: match adds(problem, target) && !tiling.swapped {
@@ -294,8 +337,8 @@ fn time_of(problem: &Gemm, tiling: &Tiling, target: Target, costs: &Costs, missi
             false => None,
             true => Tail::new(tiles as u32, steps as u32, target.sms),
         },
-        astride: astride(problem),
-        sectors: off_sectors(problem),
+        astride: begins.map(off_lines),
+        sectors: begins.map(off_sectors),
         // Threads store what is left of a row behind the last panel of 16.
         tail: match tiling.split == 1 && !tiling.swapped && !tiling.cols.is_multiple_of(16) {
             true => costs.rest * f64::from(tiling.rows) / 128.0,
@@ -306,8 +349,8 @@ fn time_of(problem: &Gemm, tiling: &Tiling, target: Target, costs: &Costs, missi
         uneven: uneven(problem, tiling, costs),
     };
     let mut time = load.time_at(tiling, target, costs);
-    if let Some(turned) = &turned {
-        time += 2.0 * turned.bytes() / 1e6 / costs.sums + costs.second * turned.launches() as f64;
+    if let Some(anew) = &anew {
+        time += 2.0 * anew.bytes() / 1e6 / costs.sums + costs.second;
     }
     time += match tiling.cluster.count() {
         1 => 0.0,
@@ -352,7 +395,7 @@ fn panels_that_wait(problem: &Gemm, tiling: &Tiling, target: Target) -> u32 {
 /// rows that nothing was fitted to what is chosen took 1.015 of the best instead of 1.021, and no other of 317 changed.
 fn uneven(problem: &Gemm, tiling: &Tiling, costs: &Costs) -> f64 {
     let alone = tiling.groups() * tiling.blocks == 1 && problem.m > 64;
-    match alone && astride(problem) > 0.0 {
+    match alone && astride(problem, tiling) > 0.0 {
         true => costs.uneven,
         false => 0.0,
     }
@@ -410,6 +453,20 @@ impl Copied {
         }
     }
 
+    /// The same of an operand that is stored like this: across the depth whole boxes are copied, of neighbours' rows as well.
+    fn in_boxes(self, rows: u32, major: Major) -> Copied {
+        let boxed = match major {
+            Major::Depth => rows,
+            Major::Outer => rows.next_multiple_of(SPAN),
+        };
+        let more = f64::from(boxed) / f64::from(rows);
+        Copied {
+            mean: self.mean * more,
+            inside: self.inside * more,
+            outside: self.outside * more,
+        }
+    }
+
     /// In tiles of so many `rows`, in clusters of `peers`, of a matrix of so many; `last` is the part of the waves
     /// that has its edge.
     fn new(rows: u32, peers: u32, all: u32, last: f64) -> Copied {
@@ -437,9 +494,9 @@ struct Load {
     /// Steps of each.
     steps: f64,
     /// Rows and columns of a tile that a block copies, in the mean.
-    fetched: f64,
+    fetched: [f64; 2],
     /// Those of the tile that a wave waits for.
-    inside: f64,
+    inside: [f64; 2],
     /// Those of it that lie outside of the matrices.
     outside: f64,
     /// Bytes that must cross the memory bus once.
@@ -452,10 +509,10 @@ struct Load {
     shown: f64,
     /// How the last tiles are cut.
     cut: Option<Tail>,
-    /// The part of rows that do not start with a line.
-    astride: f64,
-    /// The part of rows that do not start with a sector of 32 bytes.
-    sectors: f64,
+    /// The part of either that does not start with a line.
+    astride: [f64; 2],
+    /// The part that does not start with a sector of 32 bytes.
+    sectors: [f64; 2],
     /// Cycles that a tile takes longer.
     tail: f64,
     /// Panels of 64 rows of a tile that wait for the one before.
@@ -473,9 +530,12 @@ impl Load {
         let products = rows / 64.0 * depth / 16.0;
         let stage = (rows + cols) * depth * 2.0;
         // A row that does not start with a line is a line more.
-        let astride =
-            |lines: f64, sectors: f64| 1.0 + self.astride * lines + self.sectors * sectors;
-        let copies = self.inside * costs.row * astride(costs.row_astride, costs.row_sectors);
+        let astride = |rows: [f64; 2], line: f64, sector: f64| {
+            let each =
+                |at: usize| rows[at] * (1.0 + self.astride[at] * line + self.sectors[at] * sector);
+            each(0) + each(1)
+        };
+        let copies = costs.row * astride(self.inside, costs.row_astride, costs.row_sectors);
         let copies = (copies + self.outside * costs.outside) * depth / 64.0;
         // A stage is free when the slowest block of a cluster has read it, and one warpgroup has no other that multiplies while it waits. With more than 64
         // rows of a result such plans took 1.04 times as long, beside the best others, as modelled without it: in 40 shapes, and in either half of them.
@@ -488,7 +548,7 @@ impl Load {
             let parts = [
                 products * (cols * costs.product).max(costs.least_product) * (1.0 + lockstep),
                 (products * (64.0 + cols) * 32.0 + stage) / costs.shared,
-                self.fetched * depth * 2.0 * astride(costs.astride, costs.sectors) * active
+                astride(self.fetched, costs.astride, costs.sectors) * depth * 2.0 * active
                     / costs.l2,
                 copies,
             ];
@@ -540,9 +600,14 @@ impl Load {
             waves += 1.0;
         }
         cycles += (waves - 1.0) * next * self.shown;
+        let pieces = if self.cut.is_some() {
+            costs.pieces
+        } else {
+            0.0
+        };
         let moved = self.bytes / 1e6 / costs.memory;
         let first = (tile + costs.first * self.missing) / costs.clock;
-        beside([cycles / costs.clock, moved], MEMORY) + first + costs.launch
+        beside([cycles / costs.clock, moved], MEMORY) + first + pieces + costs.launch
     }
 }
 

@@ -70,22 +70,26 @@ impl Plan {
         let depth = config.depth * 2 / bytes;
         let even_rows = problem.m.is_multiple_of(config.rows);
         let even_cols = problem.n.is_multiple_of(config.cols);
-        let operand = |name, major, outer, pitch, even_outer| Operand {
+        let operand = |name, major, outer, width, even_outer| Operand {
             name,
             major,
             outer,
             depth,
-            width: Width::of(pitch, bytes),
+            width,
             even_outer,
             even_depth: problem.k.is_multiple_of(depth),
         };
         let (rows, cols) = (config.rows, config.cols);
+        let [width_a, width_b] = [0, 1].map(|at: usize| match problem.anywhere[at] {
+            true => Width::Element,
+            false => Width::of([problem.lda, problem.ldb][at], bytes),
+        });
         Ok(Plan {
             config,
             input: problem.input,
             output: problem.output,
-            a: operand("a", problem.layout.a(), rows, problem.lda, even_rows),
-            b: operand("b", problem.layout.b(), cols, problem.ldb, even_cols),
+            a: operand("a", problem.layout.a(), rows, width_a, even_rows),
+            b: operand("b", problem.layout.b(), cols, width_b, even_cols),
             finish: Finish::new(&problem.epilogue, Scales::None, problem.ldc),
             even_rows,
             even_cols,

@@ -17,6 +17,7 @@
 //! # Ok::<(), heist_kernels::KernelError>(())
 //! ```
 
+mod anew;
 mod buffers;
 mod candidates;
 mod choose;
@@ -41,11 +42,12 @@ mod space;
 mod split;
 mod tail;
 mod tiling;
-mod turn;
+
 mod variant;
 pub(crate) mod warpgroup;
 mod wgmma;
 
+pub(crate) use anew::{Anew, costs_more};
 pub(crate) use buffers::over_operands;
 pub use choose::ranked;
 

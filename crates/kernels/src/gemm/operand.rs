@@ -215,14 +215,18 @@ impl Operand {
     }
 
     fn load<'k, T: Element>(&self, step: Val<'k, u32>, from: From<'k, T>, to: FillTile<'k, T>) {
-        let k = step.kernel();
         let stage = self.stage(step, from);
         to.each_element(|piece| {
-            let load = || stage.at(piece.row.mul_add(from.pitch, piece.col)).load();
-            piece.store(match self.inside(step, from, &piece, 1) {
-                None => load(),
-                Some(elements) => k.if_value(elements.gt(0u32), load, || k.c(T::zero())),
-            });
+            let at = piece.row.mul_add(from.pitch, piece.col);
+            match self.inside(step, from, piece, 1) {
+                None => stage.at(at).load(),
+                Some(elements) => {
+                    let inside = elements.gt(0u32);
+                    // The stage's first element is there where any is, so that no load waits for a branch.
+                    let value = stage.at(inside.select(at, 0u32)).load();
+                    inside.select(value, T::zero())
+                }
+            }
         });
     }
 

@@ -251,6 +251,8 @@ pub struct Gemm {
     pub ldb: u32,
     /// Of C and D.
     pub ldc: u32,
+    /// Whether A, and B, begin at any element, and not at a multiple of 16 bytes: as views in the middle of a matrix may.
+    pub anywhere: [bool; 2],
 }
 
 impl Gemm {
@@ -276,6 +278,7 @@ impl Gemm {
                 Major::Outer => n,
             },
             ldc: n,
+            anywhere: [false; 2],
         }
     }
 
@@ -418,6 +421,11 @@ impl fmt::Display for Gemm {
         }
         if self.input.is_tiny() && !self.in_levels() {
             f.write_str(" fast")?;
+        }
+        for (name, anywhere) in ["a", "b"].into_iter().zip(self.anywhere) {
+            if anywhere {
+                write!(f, " {name}-anywhere")?;
+            }
         }
         Ok(())
     }

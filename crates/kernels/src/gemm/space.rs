@@ -1,14 +1,14 @@
 //! The search space of a multiplication: every tile shape that can be tried, with its guards and
 //! its modelled time.
 
+use super::anew::{Anew, majors, through_registers};
 use super::buffers::over_operands;
 use super::choose;
 use super::config::Config;
 use super::cost_model;
 use super::entry::PARAMETERS;
-use super::problem::{Gemm, Scales};
+use super::problem::{Gemm, Input, Scales};
 use super::tiling::{Cluster, Tiling};
-use super::turn::{Turned, majors, through_registers};
 use super::variant::{FAMILY, job_with, plan_with_tiling, schedule as usual};
 use super::{kernel, wgmma};
 use crate::blackwell;
@@ -97,6 +97,10 @@ impl Tuned for Gemm {
 
     /// Numbers that scale are no part of it: they cost the same whatever they are.
     fn words(&self) -> Option<String> {
+        // No words say where an operand begins.
+        if self.anywhere.contains(&true) {
+            return None;
+        }
         let mut words = Settings::default();
         for (name, number) in [
             ("m", self.m),
@@ -131,8 +135,8 @@ impl Tuned for Gemm {
 fn on_warpgroups(problem: &Gemm, target: Target) -> Vec<Candidate> {
     // Rows of the result as columns of a tile: where there are few of them.
     // Of tf32 also where one way to multiply has an operand turned before, and the other has not.
-    let turned = [false, true].map(|swapped| Turned::of(problem, swapped).is_some());
-    let swapped: &[bool] = if problem.m <= 256 || turned[0] {
+    let turned = problem.input == Input::Tf32 && Anew::of(problem, false).is_some();
+    let swapped: &[bool] = if problem.m <= 256 || turned {
         &[false, true]
     } else {
         &[false]
@@ -314,7 +318,7 @@ fn judge_mma(problem: &Gemm, candidate: &Candidate, target: Target) -> Result<f6
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::gemm::{Input, Layout, Output};
+    use crate::gemm::{Layout, Output};
     use heist_builder::Arch;
 
     fn hopper() -> Target {

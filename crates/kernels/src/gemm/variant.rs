@@ -1,5 +1,6 @@
 //! The kernels of the family, and which of them suits what.
 
+use super::anew::costs_more;
 use super::buffers::over_operands;
 use super::candidates::LARGE;
 use super::choose;
@@ -7,7 +8,6 @@ use super::config::Config;
 use super::kernel::{GemmArgs, Plan, build, refusal, tiles};
 use super::problem::Gemm;
 use super::tiling::{Cluster, Tiling};
-use super::turn::Turned;
 use super::wgmma;
 use crate::blackwell::TensorCores;
 use crate::error::KernelError;
@@ -153,7 +153,7 @@ impl Variant for Warpgroups {
     fn suits(&self, problem: &Gemm, target: Target) -> Result<u32, String> {
         match wgmma::refusal(problem, target) {
             Some(why) => Err(why),
-            None if Turned::costs_more(problem) => Ok(0),
+            None if costs_more(problem, target) => Ok(0),
             // Wherever it can, it is ahead of `mma.sync`.
             None => Ok(u32::MAX),
         }

@@ -1,10 +1,10 @@
 //! What is fixed when a kernel on warpgroups is built, and which problems and tiles fit.
 
+use super::super::anew::{Anew, majors, through_registers};
 use super::super::epilogue::Finish;
 use super::super::leave::{MOST_BUFFERS, Staging};
 use super::super::problem::{Gemm, Input, Layout, Major, Output, Scales};
 use super::super::tiling::{Cluster, Tiling};
-use super::super::turn::{Turned, majors, through_registers};
 use crate::error::KernelError;
 use crate::family::Target;
 use heist_builder::{Arch, Feature};
@@ -30,9 +30,9 @@ pub(crate) fn refusal(problem: &Gemm, target: Target) -> Option<String> {
         return Some("warpgroups have no scales of 32 elements: tcgen05 has them (sm_100a)".into());
     }
     let across = [Input::F16, Input::Bf16, Input::Tf32];
-    // Words are written anew where they can't be copied as they are.
-    let turned = Turned::of(problem, false);
-    let read = turned.as_ref().map_or(problem, |turned| &turned.problem);
+    // What can't be copied as it is stored is written anew, but for 8-bit floats.
+    let anew = Anew::of(problem, false);
+    let read = anew.as_ref().map_or(problem, |anew| &anew.problem);
     uncopyable(read, &across)
 }
 
@@ -45,7 +45,11 @@ pub(crate) fn uncopyable(problem: &Gemm, across: &[Input]) -> Option<String> {
         ));
     }
     let per = 16 / problem.input.bytes();
-    if problem.k == 0 || !(problem.lda.is_multiple_of(per) && problem.ldb.is_multiple_of(per)) {
+    let astray = problem.anywhere.contains(&true)
+        || [problem.lda, problem.ldb]
+            .iter()
+            .any(|pitch| !pitch.is_multiple_of(per));
+    if problem.k == 0 || astray {
         return Some("tensor copies need rows that start at multiples of 16 bytes".into());
     }
     None

@@ -1,11 +1,11 @@
 //! From a problem and a [`Tiling`] to launches.
 
+use super::super::anew::Anew;
 use super::super::halves::Halves;
 use super::super::pieces::tile_time;
 use super::super::problem::{Gemm, Input, Output, Scales};
 use super::super::tail::Tail;
 use super::super::tiling::Tiling;
-use super::super::turn::Turned;
 use super::super::warpgroup::Matrices;
 use super::super::{scales, split};
 use super::block::{WgmmaArgs, build, in_roles, is_plain};
@@ -32,8 +32,8 @@ pub(crate) fn plan(
     target: Target,
 ) -> Result<LaunchPlan, KernelError> {
     let given = problem;
-    let turned = Turned::of(problem, tiling.swapped);
-    let problem = turned.as_ref().map_or(problem, |turned| &turned.problem);
+    let anew = Anew::of(problem, tiling.swapped);
+    let problem = anew.as_ref().map_or(problem, |anew| &anew.problem);
     let form = fitting(problem, tiling, schedule, target)?;
     let parts = parts(problem, tiling, schedule, target)?;
     let kernel = kernel(problem, &form, &parts, schedule, target.arch)?;
@@ -43,7 +43,7 @@ pub(crate) fn plan(
     )));
     let resident = target.resident(&kernel.built.launch, tiling.registers());
     let launch = kernel.plan(resident)?;
-    let names = turned.as_ref().map_or(["a", "b"], Turned::names);
+    let names = anew.as_ref().map_or(["a", "b"], Anew::names);
     let args = arguments(problem, &form, names, &parts);
     let name = format!("gemm {given} {tiling}");
     let mut step = Step::tiled(&kernel, &launch, args);
@@ -54,9 +54,9 @@ pub(crate) fn plan(
         _ => None,
     };
     let plan = LaunchPlan::new(name, tiling.to_string(), problem.work());
-    let plan = match &turned {
+    let plan = match &anew {
         None => plan,
-        Some(turned) => turned.before(plan, target)?,
+        Some(anew) => anew.before(plan, target)?,
     };
     let plan = plan.step(step);
     if let Parts::Tail(tail) = &parts {

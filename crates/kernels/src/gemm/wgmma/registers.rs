@@ -15,9 +15,9 @@ fn if_(holds: bool, registers: u32) -> u32 {
     if holds { registers } else { 0 }
 }
 
-/// Whether threads read C pair by pair. In the buffers that results leave from it takes four words at a time.
-fn reads_c(form: &Form) -> bool {
-    form.finish.adds && !matches!(form.way, Way::Staged(_))
+/// Whether C takes registers. In the buffers that results leave from it takes four words at a time, for which plain loops have room.
+fn reads_c(form: &Form, schedule: &Schedule) -> bool {
+    form.finish.adds && !(matches!(form.way, Way::Staged(_)) && is_plain(schedule))
 }
 
 /// What threads read in the epilogue, which takes registers.
@@ -31,9 +31,12 @@ struct Reads {
 }
 
 impl Reads {
-    fn of(form: &Form) -> Reads {
+    fn of(form: &Form, schedule: &Schedule) -> Reads {
         let rows = u32::from(form.scales == Scales::Rows);
-        let (adds, bias) = (u32::from(reads_c(form)), u32::from(form.finish.bias));
+        let (adds, bias) = (
+            u32::from(reads_c(form, schedule)),
+            u32::from(form.finish.bias),
+        );
         Reads {
             each: adds + rows,
             any: adds + rows + bias > 0,
@@ -45,7 +48,7 @@ impl Reads {
 /// Of how many blocks of 8 columns a thread has registers for the biases, a pair of columns in a word: 16 beside so few sums that one wait does for
 /// 128 columns, 8 for a panel. None where anything else is read, decided or added up, or one loop is for all, which has taken what was left.
 pub(super) fn biases(form: &Form, schedule: &Schedule) -> u32 {
-    let alone = Reads::of(form).all == 1 && !form.levels && form.tiling.groups() < 3;
+    let alone = Reads::of(form, schedule).all == 1 && !form.levels && form.tiling.groups() < 3;
     match is_plain(schedule)
         && in_roles(form, schedule)
         && alone
@@ -65,7 +68,7 @@ fn stores_rows(form: &Form) -> bool {
 
 /// What a thread takes besides its sums where nothing is left half done and no policy is interpreted.
 fn besides(form: &Form, schedule: &Schedule) -> u32 {
-    let (tiling, reads) = (&form.tiling, Reads::of(form));
+    let (tiling, reads) = (&form.tiling, Reads::of(form, schedule));
     let twice = !tiling.keeps();
     let clustered = tiling.cluster.count() > 1;
     let rows = stores_rows(form);
@@ -96,7 +99,7 @@ fn besides(form: &Form, schedule: &Schedule) -> u32 {
 
 /// The same where a tile can be left half done, or a policy is interpreted.
 fn let_go(form: &Form, schedule: &Schedule) -> u32 {
-    let (tiling, reads) = (&form.tiling, Reads::of(form));
+    let (tiling, reads) = (&form.tiling, Reads::of(form, schedule));
     let (twice, three) = (!tiling.keeps(), tiling.groups() == 3);
     let clustered = tiling.cluster.count() > 1;
     let one_loop = !in_roles(form, schedule);
@@ -114,6 +117,8 @@ fn let_go(form: &Form, schedule: &Schedule) -> u32 {
         + if_(one_loop && (twice || reading), IN_ONE_LOOP)
         + if_(one_loop && three && !reading, 24)
         + if_(one_loop && three && reading && tiling.swapped, 8)
+        // C that comes through the buffers has its own addresses: 192 x 152 fits, 192 x 160 does not.
+        + if_(one_loop && three && form.finish.adds, 8)
         + if_(one_loop && twice && clustered && reads.all > 1, 24)
         + if_(one_loop && twice && clustered && reads.all > 2, 24)
         + if_(tiling.pingpong && each > 1, 8)
@@ -180,13 +185,16 @@ fn through(form: &Form, schedule: &Schedule) -> u32 {
 
 /// Registers that a thread takes which multiplies, more than others do: these move to it, if it does not start with them.
 pub(super) fn more(form: &Form, schedule: &Schedule) -> u32 {
-    let (tiling, reads) = (&form.tiling, Reads::of(form));
+    let (tiling, reads) = (&form.tiling, Reads::of(form, schedule));
     let swapped = tiling.swapped;
     let roles = in_roles(form, schedule);
-    let turned = if_(swapped && (reads_c(form) || form.finish.bias), TURNED);
+    let turned = if_(
+        swapped && (reads_c(form, schedule) || form.finish.bias),
+        TURNED,
+    );
     let own = match copying_registers(schedule) {
         0 => besides(form, schedule).saturating_sub(BESIDES),
-        _ if reads_c(form) => LET_GO_WITH_C,
+        _ if reads_c(form, schedule) => LET_GO_WITH_C,
         _ => 0,
     };
     // In a loop of their own registers move once, so that it costs nothing to have them.
@@ -226,10 +234,10 @@ pub(super) fn holds(form: &Form, schedule: &Schedule) -> bool {
         let through = through(form, schedule);
         let cut = tiling.sums() + LET_GO + PIECES + through <= tiling.registers();
         // One warpgroup that multiplies has no registers from others.
-        let alone = tiling.groups() == 1 && reads_c(form) && least > 0;
+        let alone = tiling.groups() == 1 && reads_c(form, schedule) && least > 0;
         let [own, one] = BESIDES_PIECES;
         let taken = match in_roles(form, schedule) {
-            true => own + if_(reads_c(form), 16) + if_(form.finish.aligned < 8, 32),
+            true => own + if_(reads_c(form, schedule), 16) + if_(form.finish.aligned < 8, 32),
             false => one,
         };
         let held = tiling.sums() + taken + through <= tiling.most_beside(copying(form, schedule));
@@ -238,7 +246,7 @@ pub(super) fn holds(form: &Form, schedule: &Schedule) -> bool {
         }
     }
     // Beside words that go through registers C or a bias fits 256 x 176, not 256 x 184, and no pieces.
-    if form.through && Reads::of(form).any {
+    if form.through && Reads::of(form, schedule).any {
         let read = tiling.sums() + BESIDES + THROUGH + 8;
         if tiling.tail || read > tiling.most_beside(copying(form, schedule)) {
             return false;
