@@ -3,6 +3,7 @@
 #![allow(unsafe_code)]
 
 use crate::error::{HeistError, bad_word, of_op};
+use heist::builder::Feature;
 use heist::kernels::attention::{
     Append, BlockMask, Cache, Layout as Heads, Mask, PairElement, PairMask, View, Views,
 };
@@ -60,6 +61,12 @@ impl Ops {
             (name, tuning.problem, answer, tuning.refusal)
         })
         .collect()
+    }
+
+    /// Whether heads of attention may have any multiple of 8 elements: the copy engine fills the last step of 16 with zeros for warpgroups.
+    #[getter]
+    fn attends_in_eights(&self) -> bool {
+        self.ops.target().arch.supports(Feature::Wgmma)
     }
 
     /// How many plans were made.

@@ -52,7 +52,7 @@ def scaled_dot_product_attention(
     queries, keys), and is not repeated where it is the same for all; True is a key that is seen, and numbers are added to the scores.
     A query that sees no key has a result of zeros. Of the mask itself there is no gradient, and there is no dropout. Tensors lie as
     (batch, heads, rows, elements) or as (batch, rows, heads, elements) transposed, and may be parts of larger ones, such as the
-    three of a projection; others are copied, and so are heads of other than multiples of 16 elements, or of more elements of values
+    three of a projection; others are copied, and so are heads of other than multiples of 16 elements (8 on Hopper's GPUs, without gradients), or of more elements of values
     than of keys.
     More or fewer axes in front of the heads are taken, too, and autocast converts.
 

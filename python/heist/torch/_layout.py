@@ -7,15 +7,23 @@ from typing import Any
 
 import torch
 
-from ._device import UnsupportedError
+from ._device import UnsupportedError, ops_of
 
 #: The widest window: as good as none.
 _WIDE = 1 << 28
 
 
-def check(what: str, q: torch.Tensor, k: torch.Tensor, v: torch.Tensor, heads: int, rows: int | None) -> None:
+def head_step(q: torch.Tensor) -> int:
+    """What the elements of a head are a multiple of: 8 where warpgroups attend, else 16."""
+    known = q.device.type in ("cpu", "cuda")
+    return 8 if known and ops_of(q.get_device()).attends_in_eights else 16
+
+
+def check(
+    what: str, q: torch.Tensor, k: torch.Tensor, v: torch.Tensor, heads: int, rows: int | None, step: int | None = None
+) -> None:
     """Fails where shapes, types or devices do not fit each other; `heads` is the axis
-    of the heads and `rows` that of a sequence's rows."""
+    of the heads and `rows` that of a sequence's rows. The elements of a head are a multiple of `step`, which is the device's unless given."""
     want = "three" if rows is None else "four"
     for name, tensor in (("query", q), ("key", k), ("value", v)):
         if tensor.dim() != (3 if rows is None else 4):
@@ -32,13 +40,13 @@ def check(what: str, q: torch.Tensor, k: torch.Tensor, v: torch.Tensor, heads: i
         raise ValueError(f"{what}: key is {tuple(k.shape)} and value is {tuple(v.shape)}; all but the elements of a head must be the same")
     if q.shape[-1] != k.shape[-1]:
         raise ValueError(f"{what}: heads of the query have {q.shape[-1]} elements and those of the key {k.shape[-1]}")
-    dim = q.shape[-1]
-    if dim % 16 or not 16 <= dim <= 256:
-        raise UnsupportedError(f"{what}: heads of {dim} elements; multiples of 16 from 16 to 256 are supported: pad the last axis")
-    values = v.shape[-1]
-    if values % 16 or not 16 <= values <= dim:
+    dim, values = q.shape[-1], v.shape[-1]
+    step = step or head_step(q)
+    if dim % step or not 16 <= dim <= 256:
+        raise UnsupportedError(f"{what}: heads of {dim} elements; multiples of {step} from 16 to 256 are supported: pad the last axis")
+    if values % step or not 16 <= values <= dim:
         raise UnsupportedError(
-            f"{what}: heads of {values} elements of values and {dim} of keys; multiples of 16, of values at most as many as of keys, "
+            f"{what}: heads of {values} elements of values and {dim} of keys; multiples of {step}, of values at most as many as of keys, "
             "are supported: pad the last axis"
         )
     if rows is not None and q.shape[0] != k.shape[0]:
@@ -68,7 +76,11 @@ def same_heads(q: torch.Tensor, k: torch.Tensor, v: torch.Tensor) -> tuple[torch
 def odd_heads(q: torch.Tensor, v: torch.Tensor, gradient: bool) -> bool:
     """Whether heads have a size that the kernels do not have, or not with these values."""
     dim, values = q.shape[-1], v.shape[-1]
-    return bool(dim % 16 or values % 16 or values > dim or (gradient and values != dim)) and dim > 0 and values > 0
+    if not dim or not values:
+        return False
+    if dim % 16 or values % 16:
+        return gradient or values > dim or min(dim, values) < 16 or bool(dim % head_step(q) or values % head_step(q))
+    return values > dim or (gradient and values != dim)
 
 
 def of_four(tensor: torch.Tensor) -> torch.Tensor:
@@ -224,7 +236,7 @@ def check_cache(
     if table is not None:
         # A cache of pages has no batch to compare.
         caches = [cache[:1].expand(q.shape[0], -1, -1, -1) for cache in caches]
-    check(what, q, *caches, 2, 1)
+    check(what, q, *caches, 2, 1, 16)
     if new:
         k, v = new
         if k.shape != v.shape or k.dim() != 4 or k.shape[0] != q.shape[0] or k.shape[2:] != k_cache.shape[2:]:

@@ -144,7 +144,7 @@ pub(super) const PARAMETERS: &[Parameter] = &[
     parameter(
         "dim",
         "64",
-        "elements of a head: multiples of 16 up to 256, of a latent cache up to 576",
+        "elements of a head: multiples of 16 up to 256, of a latent cache up to 576; variant=wgmma has multiples of 8",
     ),
     parameter(
         "value-dim",
