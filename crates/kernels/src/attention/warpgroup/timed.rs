@@ -178,3 +178,19 @@ fn light_tiles_that_wait_are_no_round() {
     let (itself, few) = (time(5, 2048), time(80, 128));
     assert!(few > 1.1 * itself, "{few} and {itself}");
 }
+
+/// A causal sequence by itself takes as long as its longest tile, which sees all keys.
+#[test]
+fn the_longest_tile_is_waited_for() {
+    let time = |mask| {
+        let problem = problem((1, 1, 1024, 1024, 192), mask);
+        let tiles = wide::tiles_of(192);
+        tiles
+            .iter()
+            .map(|tiles| wide::time(&problem, tiles, H200))
+            .collect::<Vec<_>>()
+    };
+    for (causal, full) in time(CAUSAL).into_iter().zip(time(FULL)) {
+        assert!((causal - full).abs() < 1e-9, "{causal} and {full}");
+    }
+}
