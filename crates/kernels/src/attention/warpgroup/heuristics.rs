@@ -232,12 +232,12 @@ const LEAST_SHARED: u32 = 256;
 /// What one block for each tile, or larger tiles, must lose by the model.
 const SHARING_GAINS: f64 = 1.05;
 
-/// Whether nothing takes registers besides the scores, and sequences are alike: then blocks may have
-/// one warpgroup.
+/// Whether nothing takes registers besides the scores, sequences are alike, and no blocks of keys are listed: then blocks may
+/// have one warpgroup.
 fn plain(problem: &Problem) -> bool {
     let scoring = &problem.scoring;
     let exact = problem.weights == Weights::Split || scoring.prefix.is_some();
-    !problem.is_ragged() && !exact && scoring.mods.is_empty()
+    !problem.is_ragged() && !exact && scoring.mods.is_empty() && scoring.blocks.is_none()
 }
 
 /// Whether tiles of 64 rows all have a place at once, two on a multiprocessor: there larger tiles leave multiprocessors
@@ -678,12 +678,20 @@ pub fn warpgroup_schedule(problem: &Problem, target: Target) -> Schedule {
 mod tests {
     use super::{Sharing, alike, typical_length, warpgroup_shape};
     use crate::attention::problem::{Lengths, Mask, Problem, Weights};
+    use crate::attention::score::BlockMask;
     use crate::family::Target;
     use heist_builder::Arch;
 
     const H200: Target = Target {
         arch: Arch::SM_90A,
         sms: 132,
+    };
+
+    const BLOCKS: BlockMask = BlockMask {
+        rows: 128,
+        keys: 128,
+        by_sequence: false,
+        by_head: false,
     };
 
     #[test]
@@ -776,6 +784,26 @@ mod tests {
         let mut exact = problem(8, 512, 64);
         exact.weights = Weights::Split;
         assert_eq!(blocks(&exact), 1);
+        let mut masked = problem(8, 512, 64);
+        masked.scoring.blocks = Some(BLOCKS);
+        assert_eq!(blocks(&masked), 1, "a mask of blocks");
+    }
+
+    /// Blocks of a mask are listed for blocks of keys that divide them.
+    #[test]
+    fn masks_of_blocks_have_tiles_of_two_warpgroups() {
+        for (dim, tokens) in [(64, 512), (128, 2048), (192, 95), (256, 300)] {
+            let mut problem = Problem::new(1, 8, tokens, dim);
+            problem.scoring.blocks = Some(BLOCKS);
+            let shape = warpgroup_shape(&problem, H200);
+            assert_eq!(
+                (shape.groups, 128 % shape.keys),
+                (2, 0),
+                "{problem}: {shape}"
+            );
+            let checked = shape.check().map_err(|error| error.to_string());
+            assert_eq!(checked, Ok(()), "{problem}: {shape}");
+        }
     }
 
     /// What is built for sharing refuses what it can't do, with the reason.

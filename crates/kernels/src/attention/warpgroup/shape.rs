@@ -382,10 +382,12 @@ impl WarpgroupShape {
     /// their sums. Then some whole panels, and the rest.
     pub(super) fn products(&self) -> Vec<Range<u32>> {
         let all = self.value_dim;
-        match all / 2 + BESIDE_SUMS > self.registers().even {
-            true => vec![0..2 * PANEL, 2 * PANEL..all],
-            false => vec![0..all],
-        }
+        let first = match all / 2 + BESIDE_SUMS > self.registers().even {
+            true => 2 * PANEL,
+            false => all,
+        };
+        let parts = [0..first, first..all];
+        parts.into_iter().filter(|part| !part.is_empty()).collect()
     }
 
     /// How a head's elements are cut, of queries and keys.

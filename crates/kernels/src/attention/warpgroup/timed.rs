@@ -2,7 +2,8 @@
 
 use super::shape::Sharing;
 use super::{clusters, warpgroup_shape, wide};
-use crate::attention::problem::{Lengths, Mask, Problem};
+use crate::attention::problem::{Lengths, Mask, Problem, Weights};
+use crate::attention::score::{BlockMask, alibi, softcap};
 use crate::family::Target;
 use heist_builder::Arch;
 
@@ -177,4 +178,68 @@ fn light_tiles_that_wait_are_no_round() {
     };
     let (itself, few) = (time(5, 2048), time(80, 128));
     assert!(few > 1.1 * itself, "{few} and {itself}");
+}
+
+/// A causal sequence by itself takes as long as its longest tile, which sees all keys.
+#[test]
+fn the_longest_tile_is_waited_for() {
+    let time = |mask| {
+        let problem = problem((1, 1, 1024, 1024, 192), mask);
+        let tiles = wide::tiles_of(192);
+        tiles
+            .iter()
+            .map(|tiles| wide::time(&problem, tiles, H200))
+            .collect::<Vec<_>>()
+    };
+    for (causal, full) in time(CAUSAL).into_iter().zip(time(FULL)) {
+        assert!((causal - full).abs() < 1e-9, "{causal} and {full}");
+    }
+}
+
+/// Whatever is asked for, the tiles that are chosen can be built, and as many blocks as are to be on a multiprocessor have room.
+#[test]
+fn what_is_chosen_can_be_had() {
+    let mut rng = fastrand::Rng::with_seed(5);
+    let mut shared = [0; 4];
+    for _ in 0..4000 {
+        let dim = 16 * rng.u32(1..=16);
+        let [queries, keys] = [(); 2]
+            .map(|()| 1 << rng.u32(3..14))
+            .map(|most| rng.u32(1..=most));
+        let (batch, heads) = (rng.u32(1..=8), rng.u32(1..=8));
+        let window = Mask::Window { left: 99, right: 1 };
+        let mask = [FULL, CAUSAL, window][rng.usize(..3)];
+        let mut problem = problem((batch, heads, queries, keys, dim), mask);
+        if rng.u32(..6) == 0 {
+            let lengths = (0..batch).map(|_| (rng.u32(0..=queries), rng.u32(1..=keys)));
+            problem.lengths = Problem::ragged(lengths.collect(), heads, dim).lengths;
+        }
+        problem.value_dim = (rng.u32(..5) == 0).then(|| 16 * rng.u32(1..=dim / 16));
+        problem.weights = Weights::ALL[usize::from(rng.u32(..5) == 0)];
+        let scoring = &mut problem.scoring;
+        match rng.u32(..8) {
+            0 => scoring.mods = vec![softcap(3.0)],
+            1 => scoring.mods = vec![softcap(3.0), alibi()],
+            2 => scoring.prefix = Some(30),
+            3 => {
+                scoring.blocks = Some(BlockMask {
+                    rows: 128,
+                    keys: 128,
+                    by_sequence: false,
+                    by_head: false,
+                });
+            }
+            4 => scoring.sinks = true,
+            _ => {}
+        }
+        if problem.check().is_err() {
+            continue;
+        }
+        let shape = warpgroup_shape(&problem, H200);
+        let checked = shape.check().map_err(|error| error.to_string());
+        assert_eq!(checked, Ok(()), "{problem}: {shape}");
+        assert!(shape.fits(H200), "{problem}: {shape}");
+        shared[shape.sharing as usize] += 1;
+    }
+    assert!(shared.iter().all(|count| *count > 5), "{shared:?}");
 }
