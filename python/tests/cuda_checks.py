@@ -30,7 +30,8 @@ def attention_of_many_shapes():
     for batch, heads, kv, queries, keys, dim, causal in [
         (2, 8, 8, 256, 256, 64, False), (1, 4, 4, 1000, 1000, 128, True), (2, 8, 2, 512, 512, 128, True),
         (1, 2, 1, 77, 77, 80, False), (4, 16, 4, 1, 333, 64, False), (1, 4, 4, 2048, 2048, 64, True),
-        (1, 8, 8, 2048, 2048, 256, False), (1, 2, 2, 8, 8, 16, True),
+        (1, 8, 8, 2048, 2048, 256, False), (1, 2, 2, 8, 8, 16, True), (2, 4, 2, 300, 700, 72, False), (1, 4, 4, 500, 500, 104, True),
+        (1, 2, 1, 900, 900, 64, False), (6, 8, 2, 100, 100, 192, True), (3, 4, 4, 60, 60, 256, True),
     ]:  # fmt: skip
         for dtype in (F16, BF16):
             for rows in (False, True):

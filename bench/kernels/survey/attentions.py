@@ -33,7 +33,7 @@ def peers(causal, gqa):
 
 
 def heads(rng):
-    dim = rng.choice([32, 64, 64, 64, 80, 96, 128, 128, 128, 128, 160, 192, 256])
+    dim = rng.choice([32, 40, 64, 64, 64, 72, 80, 96, 104, 128, 128, 128, 128, 160, 192, 256])
     group = rng.choice([1, 1, 2, 4, 8])
     return dim, group, rng.choice([1, 2, 4, 8, 16]) * group
 
