@@ -2,7 +2,7 @@
 //!
 //! Its constants are those of least squares of log time over the set `spread` of `attention_plans` on an H200: 20 problems of 24 to 162 tiles
 //! and 364 to 7996 keys, each shared by one to eight blocks. The model is 7 in a hundred off in the mean (root of squares) and 20 at worst. What it
-//! chooses takes 1.004 of the best of all arms in the mean and 1.06 at worst; with constants from half of the problems, 1.004 and 1.06
+//! chooses takes 1.004 of the best of all arms in the mean and 1.06 at worst; with constants from half of the problems, 1.002 and 1.06
 //! in the other half (20 halves). Before, guessed constants had 1.10 and 1.48.
 
 use super::shape::Sharing;
