@@ -332,10 +332,10 @@ impl<'k> Staged<'k> {
                 biases = finish.biases_of(&k, col, blocks, to);
             }
             for pair in 0..wide.div_ceil(16) {
-                let at = tile.chunk(lane & 15, (lane >> 4) + pair * 2);
+                let at = || tile.chunk(lane & 15, (lane >> 4) + pair * 2);
                 let c = addend.as_ref().map(|_| match wide - pair * 16 {
-                    8 => at.load_matrices::<2>().to_vec(),
-                    _ => at.load_matrices::<4>().to_vec(),
+                    8 => at().load_matrices::<2>().to_vec(),
+                    _ => at().load_matrices::<4>().to_vec(),
                 });
                 let words = [0, 1].map(|next| {
                     let block = first / 8 + pair * 2 + next;
@@ -360,7 +360,7 @@ impl<'k> Staged<'k> {
                     })
                 });
                 let [[a, b], [c, d]] = words;
-                at.store_matrices([a, b, c, d]);
+                at().store_matrices([a, b, c, d]);
             }
             let whole = panel < panels;
             each(Panel { first, wide, whole }, tile);

@@ -73,6 +73,8 @@ fn besides(form: &Form, schedule: &Schedule) -> u32 {
     let clustered = tiling.cluster.count() > 1;
     let rows = stores_rows(form);
     let one_loop = !in_roles(form, schedule);
+    // C in the buffers: where it comes from and goes to is known before the products.
+    let asked = form.finish.adds && !reads_c(form, schedule);
     if is_plain(schedule) {
         return BESIDES
             + if_(
@@ -80,7 +82,7 @@ fn besides(form: &Form, schedule: &Schedule) -> u32 {
                 if tiling.pingpong || reads.any { 24 } else { 12 },
             )
             + if_(rows && twice && clustered && reads.all > 1, 24)
-            + if_(tiling.pingpong && reads.each > 1, 8)
+            + if_(tiling.pingpong && (reads.each > 1 || asked), 8)
             + if_(
                 twice && tiling.swapped && form.finish.bias,
                 if clustered { 24 } else { 8 },
