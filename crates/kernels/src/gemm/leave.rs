@@ -20,7 +20,7 @@ use super::kernel::left;
 use super::problem::Scales;
 use super::tiling::Tiling;
 use addend::Addend;
-pub(crate) use addend::Asked;
+pub(crate) use addend::{Addition, Asked};
 use heist_builder::{
     F16x2, Global, Kernel, Ptr, SharedTile, TensorMapRef, TileLayout, TileSpec, Val, WgmmaResult,
     f16,
@@ -183,18 +183,18 @@ impl<'k> Staged<'k> {
     }
 
     /// Stores 64 rows of accumulators. `at` is the column and row where they begin in the result,
-    /// and the number of the result in a batch; `to` is the same place as addresses. C of the first panels may have been `asked` for.
+    /// and the number of the result in a batch; `to` is the same place as addresses. `c` says how C comes.
     pub(crate) fn store<O: Stored>(
         &self,
         finish: &Finish,
         sums: &WgmmaResult<'k>,
         at: [Val<'k, u32>; 3],
         to: &To<'k, O>,
-        asked: Option<Asked<'k>>,
+        c: Addition<'k>,
     ) {
         let k = self.k;
         let warp_row = (k.warp_uniform() & 3) * WARP_ROWS;
-        let addend = finish.adds.then(|| Addend::new(*self, asked, *to));
+        let addend = Addend::new(*self, c, *to);
         self.each_panel(finish, sums, to, addend, |panel, tile| match panel.whole {
             true => self.send(tile, [at[0] + panel.first, at[1] + warp_row, at[2]]),
             false => self.put_chunks(tile, panel, to),
@@ -377,7 +377,7 @@ impl<'k> Staged<'k> {
         sums: &WgmmaResult<'k>,
         at: [Val<'k, u32>; 3],
         to: &To<'k, O>,
-        asked: Option<Asked<'k>>,
+        c: Addition<'k>,
     ) {
         let k = self.k;
         let lane = k.lane();
@@ -398,7 +398,7 @@ impl<'k> Staged<'k> {
                 packed::<O>(&k, done).bitcast()
             })
         };
-        let mut addend = finish.adds.then(|| Addend::new(*self, asked, *to));
+        let mut addend = Addend::new(*self, c, *to);
         let chunk = (lane >> 3) & 1;
         for part in 0..parts {
             let memory = self.buffer(part);
@@ -408,7 +408,7 @@ impl<'k> Staged<'k> {
             }
             for pair in 0..blocks.div_ceil(2) {
                 let first = pair * 2;
-                let asks = finish.scales == Scales::Rows;
+                let asks = finish.adds && addend.is_none() || finish.scales == Scales::Rows;
                 if asks && pair > 0 && (pair * 16).is_multiple_of(TURNED_ROWS) {
                     k.sync_warp();
                 }

@@ -14,6 +14,15 @@ use std::collections::VecDeque;
 #[derive(Clone, Copy)]
 pub(crate) struct Asked<'k>([Option<WarpCopy<'k, f16>>; MOST_BUFFERS as usize]);
 
+/// How C comes to the sums.
+#[derive(Clone, Copy)]
+pub(crate) enum Addition<'k> {
+    /// Threads read it, or there is none.
+    Read,
+    /// Through the staging buffers: what of it was asked for before the products.
+    Copied(Option<Asked<'k>>),
+}
+
 impl<'k> Staged<'k> {
     /// Asks for C of the first panels.
     pub(crate) fn ask<O: Stored>(&self, to: &To<'k, O>) -> Asked<'k> {
@@ -102,20 +111,19 @@ pub(super) struct Addend<'k, O> {
 }
 
 impl<'k, O: Stored> Addend<'k, O> {
-    /// From the first on; what was `asked` for is on its way.
-    pub(super) fn new(
-        staged: Staged<'k>,
-        asked: Option<Asked<'k>>,
-        to: To<'k, O>,
-    ) -> Addend<'k, O> {
+    /// From the first on, if C is copied; what was asked for is on its way.
+    pub(super) fn new(staged: Staged<'k>, c: Addition<'k>, to: To<'k, O>) -> Option<Addend<'k, O>> {
+        let Addition::Copied(asked) = c else {
+            return None;
+        };
         let asked = asked.unwrap_or_else(|| staged.ask(&to));
         let flying: VecDeque<_> = asked.0.into_iter().flatten().collect();
-        Addend {
+        Some(Addend {
             staged,
             to,
             count: flying.len() as u32,
             flying,
-        }
+        })
     }
 
     /// Waits until the next panel's buffer holds its C.

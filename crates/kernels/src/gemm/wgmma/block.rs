@@ -3,7 +3,7 @@
 use super::super::epilogue::{Stored, To};
 use super::super::halves::Half;
 use super::super::kernel::left;
-use super::super::leave::{Asked, Share, Staged, store_share, store_turned};
+use super::super::leave::{Addition, Asked, Share, Staged, store_share, store_turned};
 use super::super::meet::Meet;
 use super::super::pieces::state_words;
 use super::super::problem::{Output, Scales};
@@ -379,9 +379,8 @@ impl<'w, 'k> Work<'w, 'k> {
 
     /// Asks for C before the products, where the tile is sure to be stored behind them.
     fn ask<O: Stored>(&self, at: &OutputOrigin<'k>, read: Read<'k>) -> Option<Asked<'k>> {
-        let sure = self.tail.is_none() && !self.schedule.pausing;
-        let adds = sure && self.form.finish.adds && matches!(self.form.way, Way::Staged(_));
-        let staged = self.staged.filter(|_| adds)?;
+        let sure = self.tail.is_none() && copies_c(self.form, self.schedule);
+        let staged = self.staged.filter(|_| sure)?;
         Some(staged.ask::<O>(&self.to(at, read)))
     }
 
@@ -397,12 +396,16 @@ impl<'w, 'k> Work<'w, 'k> {
         let (finish, to) = (&form.finish, self.to::<O>(at, read));
         let [row, col] = self.in_result([at.row, at.col]);
         let place = [col, row, at.number];
+        let c = match copies_c(form, self.schedule) {
+            true => Addition::Copied(read.asked),
+            false => Addition::Read,
+        };
         match (staged, form.tiling.swapped) {
             (Some(staged), false) => match form.way {
                 Way::Rows(_) => staged.store_rows(finish, sums, &to),
-                _ => staged.store(finish, sums, place, &to, read.asked),
+                _ => staged.store(finish, sums, place, &to, c),
             },
-            (Some(staged), true) => staged.store_turned(finish, sums, place, &to, read.asked),
+            (Some(staged), true) => staged.store_turned(finish, sums, place, &to, c),
             (None, false) => finish.store(k, sums, &to),
             (None, true) => store_turned(k, finish, sums, &to),
         }
@@ -490,6 +493,11 @@ pub(super) fn is_plain(schedule: &Schedule) -> bool {
         && schedule.grid.is_none()
         && !schedule.pausing
         && schedule.watch == Watch::Off
+}
+
+/// Whether C is copied into the buffers that results leave from. Where tiles can be left half done threads read it: with the copies the kernel spilled 32 bytes.
+pub(super) fn copies_c(form: &Form, schedule: &Schedule) -> bool {
+    form.finish.adds && matches!(form.way, Way::Staged(_)) && !schedule.pausing
 }
 
 /// Whether the warpgroup that copies and those that multiply have a loop over tiles each. Then none waits for another from tile to

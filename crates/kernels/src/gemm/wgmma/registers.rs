@@ -6,7 +6,7 @@
 
 use super::super::problem::Scales;
 use super::super::tiling::{BESIDES, LET_GO, LET_GO_WITH_C, THROUGH, TURNED};
-use super::block::{copying_registers, in_roles, is_plain};
+use super::block::{copies_c, copying_registers, in_roles, is_plain};
 use super::form::{Form, Way};
 use heist_sched::{Policy, Schedule};
 
@@ -74,7 +74,7 @@ fn besides(form: &Form, schedule: &Schedule) -> u32 {
     let rows = stores_rows(form);
     let one_loop = !in_roles(form, schedule);
     // C in the buffers: where it comes from and goes to is known before the products.
-    let asked = form.finish.adds && !reads_c(form, schedule);
+    let asked = copies_c(form, schedule);
     if is_plain(schedule) {
         return BESIDES
             + if_(
@@ -114,13 +114,14 @@ fn let_go(form: &Form, schedule: &Schedule) -> u32 {
     let turned_bias = twice && tiling.swapped && form.finish.bias && !reading;
     let (rows, by_threads) = (stores_rows(form), matches!(form.way, Way::Rows(_)));
     let reading = reading || tiling.pingpong && form.finish.bias;
+    // C that comes through the buffers has its own addresses: of three warpgroups 192 x 152 fits, 192 x 160 does not.
+    let asked = copies_c(form, schedule);
     LET_GO
         + if_(reading, LET_GO_WITH_C)
         + if_(one_loop && (twice || reading), IN_ONE_LOOP)
         + if_(one_loop && three && !reading, 24)
         + if_(one_loop && three && reading && tiling.swapped, 8)
-        // C that comes through the buffers has its own addresses: 192 x 152 fits, 192 x 160 does not.
-        + if_(one_loop && three && form.finish.adds, 8)
+        + if_(one_loop && three && asked, 8)
         + if_(one_loop && twice && clustered && reads.all > 1, 24)
         + if_(one_loop && twice && clustered && reads.all > 2, 24)
         + if_(tiling.pingpong && each > 1, 8)
