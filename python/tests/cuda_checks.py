@@ -556,7 +556,7 @@ def refusals():
     tiny, factor = torch.zeros(1 << 19, 16, device="cuda").to(torch.float8_e4m3fn), torch.ones((), device="cuda")
     for call, error in [
         (lambda: ht.mm(randn(8, 16), torch.zeros(16, 8, dtype=BF16)), (ValueError, RuntimeError)),
-        (lambda: ht.mm(randn(9 * 16)[1:129].view(8, 16), randn(16, 8)), ValueError),
+        (lambda: ht.grouped_mm(randn(9 * 16)[1:129].view(8, 16), randn(1, 16, 8), offs=one), ValueError),
         (lambda: ht.scaled_dot_product_attention(*(randn(1, 1, 8, 272),) * 3), heist.UnsupportedError),
         (lambda: ht.mm(randn(1 << 19, 16), randn(16, 1 << 19)), torch.OutOfMemoryError),
         (lambda: ht.linear(randn(1 << 19, 16), randn(1 << 19, 16)), torch.OutOfMemoryError),

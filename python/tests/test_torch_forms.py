@@ -58,6 +58,26 @@ def test_heads_in_eights_are_read_where_they_lie():
     assert "D56" in name
 
 
+@pytest.mark.parametrize("trained", [False, True])
+@pytest.mark.parametrize("dim", [32, 40])
+def test_heads_in_eights_compile(dim, trained, monkeypatch):
+    """What is traced can't ask a device that was not opened before, as that of a GPU can't be: it asks for the process."""
+    from heist.torch import _layout
+
+    def asked(index):
+        assert not torch.compiler.is_dynamo_compiling(), "traced"
+        return ops_of(index)
+
+    ops_of = _layout.ops_of
+    monkeypatch.setattr(_layout, "ops_of", asked)
+    given = [random(1, 2, 12, dim).requires_grad_(trained) for _ in range(3)]
+    mask = torch.zeros(12, 12, dtype=BF16)
+    for how in ({"is_causal": True}, {"attn_mask": mask}):
+        run = lambda q, k, v: ht.scaled_dot_product_attention(q, k, v, **how)  # noqa: B023, E731
+        found = torch.compile(run, fullgraph=True, backend="aot_eager")(*given)
+        close(found.detach(), run(*given).detach().double())
+
+
 @pytest.mark.parametrize("axes", [(), (2,), (2, 2), (2, 1, 3, 2)], ids=str)
 def test_any_axes_in_front(axes):
     q, k, v = (random(*axes, 12, 16) for _ in range(3))

@@ -14,9 +14,10 @@ _WIDE = 1 << 28
 
 
 def head_step(q: torch.Tensor) -> int:
-    """What the elements of a head are a multiple of: 8 where warpgroups attend, else 16."""
-    known = q.device.type in ("cpu", "cuda")
-    return 8 if known and ops_of(q.get_device()).attends_in_eights else 16
+    """What the elements of a head are a multiple of: 8 where warpgroups attend, else 16. Code that is traced can't ask the device."""
+    if torch.compiler.is_dynamo_compiling() or q.device.type not in ("cpu", "cuda"):
+        return 16
+    return 8 if ops_of(q.get_device()).attends_in_eights else 16
 
 
 def check(
