@@ -995,12 +995,28 @@ fn what_can_not_be_is_told() {
         error.to_string().contains("multiple of the key heads"),
         "{error}"
     );
+    for dim in [8, 20, 264] {
+        let error = Problem::new(1, 1, 8, dim).check().expect_err("elements");
+        assert!(
+            error.to_string().contains("multiples of 8 up to 256"),
+            "{error}"
+        );
+    }
+    // Half a step is filled for warpgroups alone.
     let problem = Problem::new(1, 1, 8, 24);
-    let error = problem.check().expect_err("24 elements");
-    assert!(
-        error.to_string().contains("multiples of 16 up to 256"),
-        "{error}"
-    );
+    for (device, variant) in [
+        ("sim:h200", "large"),
+        ("sim:h200", "decode"),
+        ("sim:b200", "tcgen05"),
+        ("sim:a100", "tensor"),
+    ] {
+        let refused = FAMILY.choose(Some(variant), &problem, common::device(device).1);
+        let error = refused.map(|_| ()).expect_err(variant).to_string();
+        assert!(error.contains("multiples of 16"), "{variant}: {error}");
+    }
+    let backward = Backward::of(Problem::new(1, 1, 8, 24));
+    let error = backward.check().expect_err("gradients").to_string();
+    assert!(error.contains("gradients of heads of 24"), "{error}");
     assert!(Problem::new(0, 1, 8, 64).check().is_err());
     assert!(Problem::ragged(vec![(0, 5)], 1, 64).check().is_err());
     let problem = Problem::new(1, 1, 8, 64);

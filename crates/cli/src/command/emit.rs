@@ -20,7 +20,7 @@ Examples:
   heist emit attention mask=causal dim=128 --arch sm_80 --out .
   heist emit gemm --policy 'max-steals(4)' --source ticket --submit late
   heist emit gemm m=8192 n=8192 k=8192 --pausing
-  heist emit gemm m=300 n=200 k=100 --json         with the launch, every argument and every buffer")]
+  heist emit gemm m=300 n=200 k=104 --json         with the launch, every argument and every buffer")]
 pub(crate) struct Emit {
     /// The kernel: see `heist kernels`.
     kernel: String,

@@ -237,7 +237,7 @@ impl Problem {
         };
         if self.head_dim < 16 || self.head_dim > most || !self.head_dim.is_multiple_of(8) {
             return fail(format!(
-                "heads of {} elements: multiples of 8 from 16 to {most} can be had",
+                "heads of {} elements: multiples of 8 up to {most} can be had, 16 at least",
                 self.head_dim
             ));
         }
@@ -247,7 +247,7 @@ impl Problem {
         let values = self.value_dim();
         if values < 16 || values > self.head_dim || !values.is_multiple_of(8) {
             return fail(format!(
-                "heads of {values} elements of values and {} of keys: multiples of 8 from 16 on can be had, of values at most as many as of keys",
+                "heads of {values} elements of values and {} of keys: multiples of 8 can be had, 16 at least, and of values at most as many as of keys",
                 self.head_dim
             ));
         }
