@@ -43,7 +43,7 @@ SUPPOSED = {
     'kernel = heist.Kernel("kernel.ptx")': ("import heist, torch\nx = torch.ones(64, device='cuda')", {}, ["a GPU"]),
     'emitted = heist.Emitted("gemm.json")': (
         "import heist, numpy\n"
-        "a, b = (numpy.ones(shape, dtype=numpy.float16) for shape in ((300, 100), (100, 200)))\n"
+        "a, b = (numpy.ones(shape, dtype=numpy.float16) for shape in ((300, 104), (104, 200)))\n"
         "d = numpy.empty((300, 200), dtype=numpy.float32)", {}, ["numpy"]),
     "import heist, ray, dask.distributed as dask": ("", {}, ["ray", "dask.distributed", "a GPU"]),
     "search = heist.jobs.Command(": (
