@@ -247,8 +247,8 @@ fn begins(problem: &Gemm, tiling: &Tiling) -> [u32; 2] {
         } else {
             0
         };
-        // The power of two that divides both.
-        1 << ((pitch | inner) * bytes).trailing_zeros()
+        // The power of two that divides both, up to a line: without a depth nothing says where rows begin.
+        1 << ((pitch | inner) * bytes).trailing_zeros().min(7)
     };
     [
         of(pitches[0], majors[0], tiling.rows, high),

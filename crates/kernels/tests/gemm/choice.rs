@@ -193,3 +193,14 @@ fn the_variant_follows_the_device() {
     assert_eq!(chosen(&small, "h200"), "wgmma");
     assert_eq!(chosen(&small, "a100"), "mma-64x64");
 }
+
+/// Nothing of a problem without a depth says where its rows begin; the model has a time for it all the same.
+#[test]
+fn tiles_of_no_depth_are_ranked() {
+    let (_, target) = common::device("h200");
+    for layout in [Layout::Nt, Layout::Tn] {
+        let problem = Gemm::new(70, 72, 0, Input::Bf16, Output::Bf16, layout);
+        let ranked = heist_kernels::gemm::ranked(&problem, target);
+        assert!(ranked.iter().all(|(time, _)| time.is_finite()), "{problem}");
+    }
+}
