@@ -6,7 +6,7 @@
 //! ```
 //!
 //! Sets are `decode` (20 shapes with what is chosen), `deal` (some of them with other
-//! shares and stages), `ways` (some of them and others at random with every plausible plan), `step` (some of them dealt to other numbers of blocks), `any` (others at random with what is chosen), `neighbours` (one key head a tile, two and four), `tall` (8-bit keys under 32 rows and more), `stages` (how much is on its way), `paged` (pages beside whole sequences), `tiny` (keys and values of 8 bits, whole and in pages), `spec` (2 to 16 queries, with weights rounded and split), `latent` (keys and values that are one row), `rounds` (the same with 128 heads, in batches of many sizes), `short` (128 to 1024 tokens), `brief` (others at random), `either` (drawn near the border between warpgroups and the ladder, with both), `narrow` (heads of 128, blocks of other sizes), `few` (fewer tiles than multiprocessors), `spread` (few tiles and many keys at random, shared by one to eight blocks), `broad` (wide heads and short sequences at random, in tiles of one warpgroup and of two), `long` (2k to 8k), `one`
+//! shares and stages), `ways` (some of them and others at random with every plausible plan), `step` (some of them dealt to other numbers of blocks), `any` (others at random with what is chosen), `neighbours` (one key head a tile, two and four), `tall` (8-bit keys under 32 rows and more), `stages` (how much is on its way), `paged` (pages beside whole sequences), `tiny` (keys and values of 8 bits, whole and in pages), `spec` (2 to 16 queries, with weights rounded and split), `latent` (keys and values that are one row), `rounds` (the same with 128 heads, in batches of many sizes), `short` (128 to 1024 tokens), `brief` (others at random), `either` (drawn near the border between warpgroups and the ladder, with both), `narrow` (heads of 128, blocks of other sizes), `few` (fewer tiles than multiprocessors), `spread` (few tiles and many keys at random, shared by one to eight blocks), `broad` (wide heads and short sequences at random, in tiles of one warpgroup and of two), `lone` (long sequences of few heads under a causal mask), `cross` (many queries and few keys), `long` (2k to 8k), `one`
 //! (one sequence of 512 tokens), `backward` (gradients, for `bench/kernels/backward.py`), `cut` (gradients of few tiles, in several numbers of parts, and of heads of other sizes), `grid` (small ones with every head size, to be compared with f64) and `packed` (ten skewed batches, for `bench/kernels/packed.py`).
 
 use heist_builder::Arch;
@@ -1283,6 +1283,88 @@ fn broad(problem: &Problem) -> Set {
     }
 }
 
+/// Long sequences of few heads under a causal mask: their tiles are more than a wave, and the longest alone is what is waited for.
+fn lone_sets(count: usize, seed: u64) -> Vec<Set> {
+    let mut rng = fastrand::Rng::with_seed(seed);
+    let mut problems = vec![alike((2, 1, 1), (7853, 7853), 64, true)];
+    problems.extend((0..count).map(|number| {
+        let lines = between(&mut rng, 1, 16);
+        let tiles = rng.u32(140..500);
+        let tokens = tiles / lines * 64 - rng.u32(0..40);
+        alike(
+            (1, lines, lines),
+            (tokens, tokens),
+            [64, 128][number % 2],
+            true,
+        )
+    }));
+    problems.iter().map(spread).collect()
+}
+
+/// Many queries and few keys, as where pictures attend to texts.
+fn cross_sets(count: usize, seed: u64) -> Vec<Set> {
+    let mut rng = fastrand::Rng::with_seed(seed);
+    let mut problems = vec![
+        alike((24, 4, 1), (1483, 73), 128, false),
+        alike((4, 10, 10), (4096, 77), 64, false),
+        alike((4, 8, 8), (1024, 77), 80, false),
+    ];
+    problems.extend((0..count).map(|number| {
+        let (queries, keys) = (between(&mut rng, 200, 5000), between(&mut rng, 16, 330));
+        let lines = between(&mut rng, 8, 200).max(40_000 / queries);
+        alike(
+            (lines.div_ceil(8), 8, 8),
+            (queries, keys),
+            [64, 128][number % 2],
+            false,
+        )
+    }));
+    problems.iter().map(cross).collect()
+}
+
+/// The arms of a problem of few keys: blocks that stay, of every size of a block of keys.
+fn cross(problem: &Problem) -> Set {
+    let mut arms = vec![chosen(problem)];
+    let direct = Schedule::new(TileSource::Direct);
+    let own = WarpgroupShape {
+        sharing: Sharing::None,
+        ..warpgroup_shape(problem, H200).scheduled()
+    };
+    for (groups, residents) in [(1, 2..=4), (2, 1..=1), (3, 1..=1)] {
+        for (keys, resident) in [32, 48, 64, 80, 96, 112, 128]
+            .into_iter()
+            .flat_map(|keys| residents.clone().map(move |resident| (keys, resident)))
+        {
+            // One block of keys, or two.
+            let (_, all) = problem.longest();
+            let blocks = all.div_ceil(keys);
+            let padding = blocks * keys - all;
+            if blocks > 6 || padding > all / 2 + 16 {
+                continue;
+            }
+            let shape = WarpgroupShape {
+                groups,
+                keys,
+                ..own
+            };
+            let shape = with_levels(problem, staying(problem, shape, resident, H200));
+            if !shape.fits(H200) {
+                continue;
+            }
+            let plan = warpgroup_plan(problem, shape, &direct, H200);
+            arms.push((
+                format!("{groups}x{keys} {resident} at a time"),
+                problem.clone(),
+                plan,
+            ));
+        }
+    }
+    Set {
+        problem: problem.clone(),
+        arms,
+    }
+}
+
 fn sets(name: &str) -> Vec<Set> {
     let shapes = decode_shapes();
     let some = |at: &[usize]| at.iter().map(|at| shapes[*at].clone()).collect::<Vec<_>>();
@@ -1370,6 +1452,8 @@ fn sets(name: &str) -> Vec<Set> {
         "few" => few_sets(),
         "spread" => spread_sets(16, 22),
         "broad" => broad_sets(12, 23),
+        "lone" => lone_sets(12, 24),
+        "cross" => cross_sets(14, 25),
         "one" => vec![one_set()],
         "backward" => backward_sets(),
         "cut" => cut_sets(),
@@ -1412,7 +1496,7 @@ fn sets(name: &str) -> Vec<Set> {
             .into(),
         other => {
             eprintln!(
-                "`{other}` is no set: decode, deal, ways, step, any, neighbours, tall, brief, either, combine, stages, paged, tiny, spec, latent, short, narrow, levels, few, spread, broad, long, one, backward, cut, grid, packed"
+                "`{other}` is no set: decode, deal, ways, step, any, neighbours, tall, brief, either, combine, stages, paged, tiny, spec, latent, short, narrow, levels, few, spread, broad, lone, cross, long, one, backward, cut, grid, packed"
             );
             std::process::exit(2);
         }
