@@ -1168,8 +1168,7 @@ fn spread(problem: &Problem) -> Set {
     let (queries, _) = problem.longest();
     let tiles = queries.div_ceil(64) * problem.heads * problem.sequences().len() as u32;
     for sharing in Sharing::ALL {
-        // Up to three rounds.
-        if sharing.blocks() * tiles > 6 * H200.sms {
+        if sharing.blocks() * tiles > 10 * H200.sms {
             continue;
         }
         let suited = clustered_keys(problem, sharing);
@@ -1187,6 +1186,9 @@ fn spread(problem: &Problem) -> Set {
             };
             let shape = with_levels(problem, staying(problem, shape, 2, H200));
             add(format!("by {} x{keys}", sharing.blocks()), shape);
+            if sharing == Sharing::None && tiles > 2 * H200.sms {
+                add(format!("a block each x{keys}"), a_block_each(shape));
+            }
         }
     }
     let large = WarpgroupShape {
@@ -1200,6 +1202,20 @@ fn spread(problem: &Problem) -> Set {
     Set {
         problem: problem.clone(),
         arms,
+    }
+}
+
+/// The same with a block for each tile.
+fn a_block_each(shape: WarpgroupShape) -> WarpgroupShape {
+    let stay = shape.stay.map(|stay| Stay {
+        blocks: u32::MAX,
+        ahead: false,
+        ..stay
+    });
+    WarpgroupShape {
+        stay,
+        strip: 1,
+        ..shape
     }
 }
 
@@ -1265,17 +1281,11 @@ fn broad(problem: &Problem) -> Set {
             continue;
         }
         add(format!("one x{keys} stays"), shape, &direct);
-        let stay = shape.stay.map(|stay| Stay {
-            blocks: u32::MAX,
-            ahead: false,
-            ..stay
-        });
-        let each = WarpgroupShape {
-            stay,
-            strip: 1,
-            ..shape
-        };
-        add(format!("one x{keys} a tile each"), each, &direct);
+        add(
+            format!("one x{keys} a tile each"),
+            a_block_each(shape),
+            &direct,
+        );
     }
     Set {
         problem: problem.clone(),
@@ -1288,8 +1298,8 @@ fn lone_sets(count: usize, seed: u64) -> Vec<Set> {
     let mut rng = fastrand::Rng::with_seed(seed);
     let mut problems = vec![alike((2, 1, 1), (7853, 7853), 64, true)];
     problems.extend((0..count).map(|number| {
-        let lines = between(&mut rng, 1, 16);
-        let tiles = rng.u32(140..500);
+        let lines = between(&mut rng, 1, 24);
+        let tiles = rng.u32(140..700);
         let tokens = tiles / lines * 64 - rng.u32(0..40);
         alike(
             (1, lines, lines),
@@ -1330,16 +1340,16 @@ fn cross(problem: &Problem) -> Set {
         sharing: Sharing::None,
         ..warpgroup_shape(problem, H200).scheduled()
     };
-    for (groups, residents) in [(1, 2..=4), (2, 1..=1), (3, 1..=1)] {
-        for (keys, resident) in [32, 48, 64, 80, 96, 112, 128]
+    for (groups, residents) in [(1, 2..=3), (2, 1..=1), (3, 1..=1)] {
+        for (keys, resident) in [32, 48, 64, 80, 96, 128]
             .into_iter()
             .flat_map(|keys| residents.clone().map(move |resident| (keys, resident)))
         {
-            // One block of keys, or two.
+            // Blocks that are filled, and not many small ones.
             let (_, all) = problem.longest();
             let blocks = all.div_ceil(keys);
             let padding = blocks * keys - all;
-            if blocks > 6 || padding > all / 2 + 16 {
+            if blocks > 4 && keys < 80 || padding > all / 4 + 16 {
                 continue;
             }
             let shape = WarpgroupShape {
@@ -1452,8 +1462,8 @@ fn sets(name: &str) -> Vec<Set> {
         "few" => few_sets(),
         "spread" => spread_sets(16, 22),
         "broad" => broad_sets(12, 23),
-        "lone" => lone_sets(12, 24),
-        "cross" => cross_sets(14, 25),
+        "lone" => lone_sets(24, 26),
+        "cross" => cross_sets(45, 27),
         "one" => vec![one_set()],
         "backward" => backward_sets(),
         "cut" => cut_sets(),
