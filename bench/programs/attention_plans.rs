@@ -1320,12 +1320,12 @@ fn cross_sets(count: usize, seed: u64) -> Vec<Set> {
         alike((4, 8, 8), (1024, 77), 80, false),
     ];
     problems.extend((0..count).map(|number| {
-        let (queries, keys) = (between(&mut rng, 200, 5000), between(&mut rng, 16, 330));
+        let (queries, keys) = (between(&mut rng, 100, 5000), between(&mut rng, 16, 2000));
         let lines = between(&mut rng, 8, 200).max(40_000 / queries);
         alike(
             (lines.div_ceil(8), 8, 8),
             (queries, keys),
-            [64, 128][number % 2],
+            [64, 128, 64, 128, 96][number % 5],
             false,
         )
     }));
@@ -1349,7 +1349,7 @@ fn cross(problem: &Problem) -> Set {
             let (_, all) = problem.longest();
             let blocks = all.div_ceil(keys);
             let padding = blocks * keys - all;
-            if blocks > 4 && keys < 80 || padding > all / 4 + 16 {
+            if blocks > 4 && keys < 64 || padding > all / 4 + 16 {
                 continue;
             }
             let shape = WarpgroupShape {
@@ -1463,7 +1463,7 @@ fn sets(name: &str) -> Vec<Set> {
         "spread" => spread_sets(16, 22),
         "broad" => broad_sets(12, 23),
         "lone" => lone_sets(24, 26),
-        "cross" => cross_sets(45, 27),
+        "cross" => cross_sets(45, 28),
         "one" => vec![one_set()],
         "backward" => backward_sets(),
         "cut" => cut_sets(),
