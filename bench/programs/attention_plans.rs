@@ -6,7 +6,7 @@
 //! ```
 //!
 //! Sets are `decode` (20 shapes with what is chosen), `deal` (some of them with other
-//! shares and stages), `ways` (some of them and others at random with every plausible plan), `step` (some of them dealt to other numbers of blocks), `any` (others at random with what is chosen), `neighbours` (one key head a tile, two and four), `tall` (8-bit keys under 32 rows and more), `stages` (how much is on its way), `paged` (pages beside whole sequences), `tiny` (keys and values of 8 bits, whole and in pages), `spec` (2 to 16 queries, with weights rounded and split), `latent` (keys and values that are one row), `rounds` (the same with 128 heads, in batches of many sizes), `short` (128 to 1024 tokens), `brief` (others at random), `either` (drawn near the border between warpgroups and the ladder, with both), `narrow` (heads of 128, blocks of other sizes), `few` (fewer tiles than multiprocessors), `spread` (few tiles and many keys at random, shared by one to eight blocks), `broad` (wide heads and short sequences at random, in tiles of one warpgroup and of two), `lone` (long sequences of few heads under a causal mask), `cross` (many queries and few keys), `long` (2k to 8k), `one`
+//! shares and stages), `ways` (some of them and others at random with every plausible plan), `step` (some of them dealt to other numbers of blocks), `any` (others at random with what is chosen), `neighbours` (one key head a tile, two and four), `tall` (8-bit keys under 32 rows and more), `stages` (how much is on its way), `paged` (pages beside whole sequences), `tiny` (keys and values of 8 bits, whole and in pages), `spec` (2 to 16 queries, with weights rounded and split), `latent` (keys and values that are one row), `rounds` (the same with 128 heads, in batches of many sizes), `short` (128 to 1024 tokens), `brief` (others at random), `either` (drawn near the border between warpgroups and the ladder, with both), `narrow` (heads of 128, blocks of other sizes), `few` (fewer tiles than multiprocessors), `spread` (few tiles and many keys at random, shared by one to eight blocks), `broad` (wide heads and short sequences at random, in tiles of one warpgroup and of two), `lone` (long sequences of few heads under a causal mask), `cross` (many queries and few keys), `causal` (sequences of any length up to 3000 tokens under a causal mask), `long` (2k to 8k), `one`
 //! (one sequence of 512 tokens), `backward` (gradients, for `bench/kernels/backward.py`), `cut` (gradients of few tiles, in several numbers of parts, and of heads of other sizes), `grid` (small ones with every head size, to be compared with f64) and `packed` (ten skewed batches, for `bench/kernels/packed.py`).
 
 use heist_builder::Arch;
@@ -1332,6 +1332,22 @@ fn cross_sets(count: usize, seed: u64) -> Vec<Set> {
     problems.iter().map(cross).collect()
 }
 
+/// Sequences under a causal mask at random.
+fn causal_sets(count: usize, seed: u64) -> Vec<Set> {
+    let mut rng = fastrand::Rng::with_seed(seed);
+    let problems = (0..count).map(|number| {
+        let tokens = between(&mut rng, 48, 3000);
+        let lines = between(&mut rng, 8, 800).clamp(8_000 / tokens, 800_000 / tokens);
+        alike(
+            (lines.div_ceil(8), 8, 8),
+            (tokens, tokens),
+            [64, 128, 64, 128, 96][number % 5],
+            true,
+        )
+    });
+    problems.map(|problem| cross(&problem)).collect()
+}
+
 /// The arms of a problem of few keys: blocks that stay, of every size of a block of keys.
 fn cross(problem: &Problem) -> Set {
     let mut arms = vec![chosen(problem)];
@@ -1361,12 +1377,20 @@ fn cross(problem: &Problem) -> Set {
             if !shape.fits(H200) {
                 continue;
             }
-            let plan = warpgroup_plan(problem, shape, &direct, H200);
-            arms.push((
-                format!("{groups}x{keys} {resident} at a time"),
-                problem.clone(),
-                plan,
-            ));
+            let mut add = |what: &str, shape: WarpgroupShape| {
+                let plan = warpgroup_plan(problem, shape, &direct, H200);
+                let name = format!("{groups}x{keys} {resident} at a time{what}");
+                arms.push((name, problem.clone(), plan));
+            };
+            add("", shape);
+            if problem.mask == Mask::Causal {
+                let strip = 3 - shape.strip;
+                add(
+                    &format!(", strips of {strip}"),
+                    WarpgroupShape { strip, ..shape },
+                );
+                add(", a block each", a_block_each(shape));
+            }
         }
     }
     Set {
@@ -1464,6 +1488,7 @@ fn sets(name: &str) -> Vec<Set> {
         "broad" => broad_sets(12, 23),
         "lone" => lone_sets(24, 26),
         "cross" => cross_sets(45, 28),
+        "causal" => causal_sets(60, 29),
         "one" => vec![one_set()],
         "backward" => backward_sets(),
         "cut" => cut_sets(),
@@ -1506,7 +1531,7 @@ fn sets(name: &str) -> Vec<Set> {
             .into(),
         other => {
             eprintln!(
-                "`{other}` is no set: decode, deal, ways, step, any, neighbours, tall, brief, either, combine, stages, paged, tiny, spec, latent, short, narrow, levels, few, spread, broad, lone, cross, long, one, backward, cut, grid, packed"
+                "`{other}` is no set: decode, deal, ways, step, any, neighbours, tall, brief, either, combine, stages, paged, tiny, spec, latent, short, narrow, levels, few, spread, broad, lone, cross, causal, long, one, backward, cut, grid, packed"
             );
             std::process::exit(2);
         }

@@ -2,6 +2,7 @@
 //! than the ladder.
 
 use super::clusters::{self, small_tiles};
+use super::full;
 use super::list::most_tiles;
 use super::seen::is_listed;
 use super::shape::{Sharing, Stay, WarpgroupShape};
@@ -69,11 +70,13 @@ pub fn warpgroup_shape(problem: &Problem, target: Target) -> WarpgroupShape {
         weights: problem.weights,
         output: problem.output,
     };
-    let stays = stays(problem, target);
-    let tiles = match shared_out(problem, shape, target) {
-        Some(tiles) => Some(tiles),
-        None if stays => Some(short_tiles(problem, shape, target)),
-        None => wide_tiles(problem, target),
+    let full = sees_few(problem).then(|| full::fastest(problem, shape, target));
+    let full = full.flatten();
+    let tiles = match (shared_out(problem, shape, full, target), full) {
+        (Some(tiles), _) => Some(tiles),
+        (None, Some((shape, _))) => return shape,
+        (None, None) if stays(problem, target) => Some(short_tiles(problem, shape, target)),
+        (None, None) => wide_tiles(problem, target),
     };
     let Some(tiles) = tiles else {
         return with_levels(problem, shape);
@@ -128,6 +131,13 @@ fn keys_with_room(problem: &Problem, target: Target) -> u32 {
     };
     let best = (64..=128).rev().step_by(16).find(fits);
     best.unwrap_or(64)
+}
+
+/// Whether there is no mask and keys are few, so that blocks stay and their tiles are chosen by [`full`].
+fn sees_few(problem: &Problem) -> bool {
+    let (_, keys) = problem.longest();
+    let takes = (64..=128).contains(&problem.head_dim) && problem.mask == Mask::Full;
+    takes && plain(problem) && keys <= full::MOST_KEYS
 }
 
 /// Whether blocks stay, with the next tile's copies under way while this one is
@@ -198,26 +208,12 @@ const TWO_BLOCKS: ShortTiles = ShortTiles {
     key: 0.0104,
     ..THREE_BLOCKS
 };
-/// The usual ones for wider heads, with blocks of fewer and fewer keys.
-const WIDE_HEADS: [ShortTiles; 3] = [
-    ShortTiles {
-        round: 3.87,
-        key: 0.00945,
-        ..TWO
-    },
-    ShortTiles {
-        keys: 96,
-        round: 3.4,
-        key: 0.0098,
-        ..TWO
-    },
-    ShortTiles {
-        keys: 64,
-        round: 3.27,
-        key: 0.0106,
-        ..TWO
-    },
-];
+/// The usual ones for wider heads.
+const TWO_OF_WIDE_HEADS: ShortTiles = ShortTiles {
+    round: 3.87,
+    key: 0.00945,
+    ..TWO
+};
 
 /// Where every tile has a place at once: small ones, so that more multiprocessors work.
 const ONE_WAVE: ShortTiles = ShortTiles {
@@ -247,21 +243,29 @@ fn in_one_wave(problem: &Problem, target: Target) -> bool {
     plain(problem) && keys >= 128 && small_tiles(problem) <= 2 * u64::from(target.sms)
 }
 
-/// Tiles whose keys a cluster shares, where that is faster: than one block a tile if blocks would stay, else than large tiles.
+/// Tiles whose keys a cluster shares, where that is faster than blocks that stay under no mask (`full`), and elsewhere than one block a tile or large tiles.
 ///
 /// Warpgroups of one block that share the keys of a tile (`WarpgroupShape::shared`) were 6 and 15 in a hundred behind two blocks with 112 and 92 tiles of
 /// heads of 128, and are not chosen.
-fn shared_out(problem: &Problem, shape: WarpgroupShape, target: Target) -> Option<ShortTiles> {
+fn shared_out(
+    problem: &Problem,
+    shape: WarpgroupShape,
+    full: Option<(WarpgroupShape, f64)>,
+    target: Target,
+) -> Option<ShortTiles> {
     let (_, keys) = problem.longest();
     let window = matches!(problem.mask, Mask::Window { .. });
-    let takes = (64..=128).contains(&problem.head_dim) && !window;
-    if !takes || !in_one_wave(problem, target) || keys <= LEAST_SHARED {
+    let takes = (64..=128).contains(&problem.head_dim) && !window && plain(problem);
+    if !takes || keys <= LEAST_SHARED {
         return None;
     }
     let (sharing, time) = clusters::fastest(problem, target)?;
-    let other = match stays(problem, target) {
-        true => clusters::time(problem, Sharing::None, target),
-        false => large_time(problem, shape, target),
+    let other = match full {
+        Some((_, time)) => time,
+        None => match stays(problem, target) && in_one_wave(problem, target) {
+            true => clusters::time(problem, Sharing::None, target),
+            false => large_time(problem, shape, target),
+        },
     };
     (other > SHARING_GAINS * time).then(|| clustered(problem, sharing))
 }
@@ -285,10 +289,13 @@ fn clustered(problem: &Problem, sharing: Sharing) -> ShortTiles {
 
 /// Microseconds that large tiles take, about.
 fn large_time(problem: &Problem, shape: WarpgroupShape, target: Target) -> f64 {
+    if problem.mask == Mask::Causal {
+        return clusters::large_time(problem, shape.groups, target);
+    }
     let tiles = match (problem.head_dim, shape.groups) {
         (..=64, 3) => WIDE,
         (..=64, _) => TWO,
-        _ => WIDE_HEADS[0],
+        _ => TWO_OF_WIDE_HEADS,
     };
     round_time(problem, shape, &tiles, target)
 }
@@ -321,7 +328,7 @@ fn short_tiles(problem: &Problem, shape: WarpgroupShape, target: Target) -> Shor
         let seen = seen_keys(problem) <= 2 * TWO_BLOCKS.keys;
         return match narrow && (one_wave || seen || few_rows_are_even(problem, shape, target)) {
             true => TWO_BLOCKS,
-            false => with_least_padding(problem, usual),
+            false => usual,
         };
     }
     if one_wave {
@@ -344,24 +351,7 @@ fn short_tiles(problem: &Problem, shape: WarpgroupShape, target: Target) -> Shor
 /// number of tiles of 128 rows, or a last one with few, leaves multiprocessors idle. 304 tokens took 49 us instead of 56.
 fn few_rows_are_even(problem: &Problem, shape: WarpgroupShape, target: Target) -> bool {
     let time = |tiles: &ShortTiles| round_time(problem, shape, tiles, target);
-    problem.mask == Mask::Causal && time(&TWO_BLOCKS) < time(&WIDE_HEADS[0])
-}
-
-/// The usual tiles of heads of 128 with blocks of keys that fill those that a sequence has: 288 tokens took 60 us with
-/// blocks of 96, and 74 with blocks of 128, of which the last is three quarters empty.
-fn with_least_padding(problem: &Problem, usual: ShortTiles) -> ShortTiles {
-    if usual.keys != TWO.keys || problem.mask != Mask::Full || !plain(problem) {
-        return usual;
-    }
-    let (_, keys) = problem.longest();
-    // Keys that are not there take as long.
-    let time =
-        |tiles: &ShortTiles| tiles.round + tiles.key * f64::from(keys.next_multiple_of(tiles.keys));
-    let best = WIDE_HEADS.iter().min_by(|a, b| time(a).total_cmp(&time(b)));
-    best.map_or(usual, |best| ShortTiles {
-        keys: best.keys,
-        ..usual
-    })
+    problem.mask == Mask::Causal && time(&TWO_BLOCKS) < time(&TWO_OF_WIDE_HEADS)
 }
 
 /// Microseconds that all rounds of these tiles take, about.
@@ -716,7 +706,7 @@ mod tests {
     }
 
     /// Short sequences of heads of 64 elements have three blocks on a multiprocessor, unless wide
-    /// tiles fit them better or sequences are long; wider heads two, where rows see few keys.
+    /// tiles fit them better or sequences are long; wider heads two, where rows see few keys under a causal mask.
     #[test]
     fn short_sequences_share_a_multiprocessor() {
         let resident = |batch, heads, length, dim, mask| {
@@ -729,9 +719,8 @@ mod tests {
         assert_eq!(resident(64, 12, 128, 64, full), (1, 3));
         assert_eq!(resident(32, 16, 256, 64, causal), (1, 3));
         assert_eq!(resident(16, 12, 384, 64, full), (3, 1));
-        assert_eq!(resident(16, 16, 128, 128, full), (1, 2));
         assert_eq!(resident(16, 32, 256, 128, causal), (1, 2));
-        assert_eq!(resident(8, 32, 512, 128, full), (2, 1));
+        assert_eq!(resident(8, 32, 512, 128, full), (3, 1));
         assert_eq!(resident(4, 32, 4096, 64, full), (3, 1));
         // One tile for each block.
         assert_eq!(resident(1, 8, 512, 64, full), (1, 2));
@@ -874,19 +863,16 @@ mod tests {
         }
     }
 
+    /// Three tiles of 128 rows, of which the last is mostly empty, are five of 64.
     #[test]
-    fn blocks_of_keys_are_filled() {
-        let keys = |batch, heads, tokens, mask| {
+    fn rows_are_filled_under_a_causal_mask() {
+        let shape = |batch, heads, tokens| {
             let mut problem = Problem::new(batch, heads, tokens, 128);
-            problem.mask = mask;
+            problem.mask = Mask::Causal;
             let shape = warpgroup_shape(&problem, H200);
             (shape.rows(), shape.keys)
         };
-        assert_eq!(keys(16, 30, 288, Mask::Full), (128, 96));
-        assert_eq!(keys(12, 24, 448, Mask::Full), (128, 64));
-        assert_eq!(keys(4, 32, 1024, Mask::Full), (128, 128));
-        // Three tiles of 128 rows, of which the last is mostly empty.
-        assert_eq!(keys(20, 20, 304, Mask::Causal), (64, 64));
-        assert_eq!(keys(8, 32, 512, Mask::Causal), (128, 128));
+        assert_eq!(shape(20, 20, 304), (64, 64));
+        assert_eq!(shape(8, 32, 512), (128, 128));
     }
 }

@@ -10,6 +10,7 @@
 mod block;
 mod clusters;
 mod exchange;
+mod full;
 mod group;
 mod heuristics;
 mod list;

@@ -1,4 +1,4 @@
-//! The choices against what was timed: sets `spread` and `broad` of `attention_plans`, an H200, 2026-11-19.
+//! The choices against what was timed: sets `spread`, `lone` and `broad` of `attention_plans`, an H200, 2026-11-19.
 
 use super::shape::Sharing;
 use super::{clusters, warpgroup_shape, wide};
@@ -44,6 +44,38 @@ const SPREAD: [(Shape, Mask, [f64; 4]); 20] = [
     ((1, 2, 1630, 482, 128), FULL, [7.97, 6.01, 7.27, 14.06]),
     ((1, 2, 1189, 1189, 64), CAUSAL, [9.69, 6.59, 6.07, 9.81]),
     ((1, 8, 859, 859, 128), CAUSAL, [11.67, 10.07, 13.8, 0.0]),
+];
+
+/// Microseconds of tiles of 64 rows with one block and with two, and of larger ones, under a causal mask (set `lone`).
+const LONE: [(Shape, [f64; 3]); 28] = [
+    ((2, 1, 7853, 7853, 64), [63.85, 38.31, 89.93]),
+    ((1, 5, 4214, 4214, 64), [39.92, 33.44, 51.59]),
+    ((1, 10, 2417, 2417, 128), [40.09, 38.75, 33.33]),
+    ((1, 9, 1851, 1851, 64), [18.54, 16.22, 25.14]),
+    ((1, 10, 1207, 1207, 128), [18.6, 14.83, 19.39]),
+    ((1, 2, 9581, 9581, 64), [81.49, 54.54, 107.03]),
+    ((1, 3, 3834, 3834, 128), [46.16, 28.72, 43.37]),
+    ((1, 4, 2474, 2474, 128), [31.52, 20.36, 30.45]),
+    ((1, 10, 2342, 2342, 128), [56.37, 37.28, 32.24]),
+    ((1, 2, 19513, 19513, 64), [235.26, 190.68, 212.7]),
+    ((1, 8, 3580, 3580, 64), [35.25, 39.27, 45.35]),
+    ((1, 5, 1910, 1910, 128), [25.02, 16.63, 24.65]),
+    ((1, 2, 16382, 16382, 64), [135.7, 139.91, 179.43]),
+    ((1, 10, 2081, 2081, 128), [34.69, 32.52, 29.49]),
+    ((1, 2, 9881, 9881, 128), [125.18, 96.31, 104.07]),
+    ((1, 3, 6945, 6945, 64), [70.02, 46.49, 78.69]),
+    ((1, 6, 3376, 3376, 128), [50.69, 42.22, 41.09]),
+    ((1, 19, 2137, 2137, 64), [39.3, 41.24, 36.95]),
+    ((1, 3, 7927, 7927, 64), [68.51, 56.72, 88.9]),
+    ((1, 1, 34010, 34010, 128), [743.72, 468.7, 373.07]),
+    ((1, 1, 23972, 23972, 128), [298.26, 251.24, 245.03]),
+    ((1, 4, 5995, 5995, 64), [54.05, 46.58, 69.67]),
+    ((1, 1, 19042, 19042, 128), [237.05, 163.22, 191.38]),
+    ((1, 2, 14641, 14641, 64), [177.47, 113.0, 160.64]),
+    ((1, 4, 5548, 5548, 64), [77.89, 41.89, 65.54]),
+    ((1, 10, 3230, 3230, 128), [74.51, 61.8, 47.54]),
+    ((1, 13, 1951, 1951, 64), [33.5, 27.22, 25.98]),
+    ((1, 13, 1699, 1699, 128), [38.14, 30.26, 29.49]),
 ];
 
 /// The same of wide heads, in tiles of one warpgroup with 32 and 48 keys a block, and of two.
@@ -115,6 +147,28 @@ fn keys_are_shared_by_as_many_blocks_as_were_fastest() {
         slower(&problem, &times, arm.expect("one of them"))
     });
     good("spread", &chosen);
+}
+
+/// Tiles of few heads, more than a wave of them.
+#[test]
+fn long_sequences_of_few_heads_share_keys() {
+    let mut slower = Vec::new();
+    for (shape, times) in LONE {
+        let problem = problem(shape, CAUSAL);
+        let shape = warpgroup_shape(&problem, H200);
+        let arm = match (shape.groups, shape.sharing) {
+            (1, Sharing::None) => 0,
+            (1, Sharing::Two) => 1,
+            (2 | 3, Sharing::None) => 2,
+            _ => panic!("{problem}: {shape} was not timed"),
+        };
+        let best = times.into_iter().fold(f64::INFINITY, f64::min);
+        let own = times[arm] / best;
+        assert!(own < 1.2, "{problem}: {shape} takes {own} of the best");
+        slower.push(own.ln());
+    }
+    let mean = (slower.iter().sum::<f64>() / slower.len() as f64).exp();
+    assert!(mean < 1.03, "{mean} in the mean");
 }
 
 #[test]
