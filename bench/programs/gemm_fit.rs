@@ -103,7 +103,7 @@ macro_rules! fields {
 
 /// The constants that are varied. The clock is that of the GPU.
 const FIELDS: &[Field] = &fields![
-    product least_product shared l2 row outside outside_across latency far first crowded alone beat astride row_astride sectors row_sectors apart lockstep uneven tile tile_rows turned next turn ahead panel brief leaving one_buffer narrow waiting rest memory sums sums_turned second meeting met pieces cluster many launch
+    product least_product shared l2 row outside outside_across latency far first crowded alone beat astride row_astride sectors row_sectors asked asked_sectors apart lockstep uneven tile tile_rows turned next turn ahead panel brief leaving one_buffer narrow waiting rest memory sums sums_turned second meeting met pieces cluster many launch
 ];
 
 impl Shape {

@@ -73,6 +73,10 @@ pub struct Costs {
     pub sectors: f64,
     /// How much more it costs the copy engine.
     pub row_sectors: f64,
+    /// Cycles in which L2 answers a block of those that ask for the same row of a stage, where it is astride of lines.
+    pub asked: f64,
+    /// The same where it is astride of sectors.
+    pub asked_sectors: f64,
     /// How much longer steps take where blocks of a cluster share the depth, and all multiprocessors have some.
     pub apart: f64,
     /// How much longer products take in clusters of four tiles and more whose blocks have one warpgroup each that multiplies.
@@ -149,6 +153,8 @@ pub const H200: Costs = Costs {
     row_astride: 0.7795,
     sectors: 3.306,
     row_sectors: 1.863,
+    asked: 0.0895,
+    asked_sectors: 0.1099,
     apart: 0.4431,
     lockstep: 0.15,
     uneven: 0.08,
@@ -339,6 +345,7 @@ fn time_of(problem: &Gemm, tiling: &Tiling, target: Target, costs: &Costs, missi
         },
         astride: begins.map(off_lines),
         sectors: begins.map(off_sectors),
+        sharers: sharers(problem, tiling),
         // Threads store what is left of a row behind the last panel of 16.
         tail: match tiling.split == 1 && !tiling.swapped && !tiling.cols.is_multiple_of(16) {
             true => costs.rest * f64::from(tiling.rows) / 128.0,
@@ -432,6 +439,15 @@ fn leaving(problem: &Gemm, tiling: &Tiling, target: Target, costs: &Costs) -> Op
     )
 }
 
+/// How many requests for the rows of a tile's left and right operand there are at a time: of all blocks in one wave; in more, tiles go in bands. A cluster's
+/// blocks ask once.
+fn sharers(problem: &Gemm, tiling: &Tiling) -> [f64; 2] {
+    let [high, wide] = sides(problem, tiling);
+    let [below, beside] = tiling.cluster.sides();
+    let (down, across) = (high.div_ceil(tiling.rows), wide.div_ceil(tiling.cols));
+    [across.div_ceil(beside), down.div_ceil(below)].map(f64::from)
+}
+
 /// Rows of a tile that are copied, or its columns.
 struct Copied {
     /// Those inside of the matrix, in the mean.
@@ -513,6 +529,8 @@ struct Load {
     astride: [f64; 2],
     /// The part that does not start with a sector of 32 bytes.
     sectors: [f64; 2],
+    /// How many requests for the same rows there are at a time, of either.
+    sharers: [f64; 2],
     /// Cycles that a tile takes longer.
     tail: f64,
     /// Panels of 64 rows of a tile that wait for the one before.
@@ -524,6 +542,15 @@ struct Load {
 }
 
 impl Load {
+    /// Cycles in which L2 answers all blocks that ask for the same rows of a stage, 64 elements deep.
+    fn asked(&self, active: f64, costs: &Costs) -> f64 {
+        let each = |at: usize| {
+            let row = costs.asked * self.astride[at] + costs.asked_sectors * self.sectors[at];
+            self.sharers[at].min(active) * self.inside[at] * row
+        };
+        each(0) + each(1)
+    }
+
     /// Microseconds that it takes in these tiles, about.
     fn time_at(&self, tiling: &Tiling, target: Target, costs: &Costs) -> f64 {
         let [rows, cols, depth] = [tiling.rows, tiling.cols, tiling.depth].map(f64::from);
@@ -551,6 +578,7 @@ impl Load {
                 astride(self.fetched, costs.astride, costs.sectors) * depth * 2.0 * active
                     / costs.l2,
                 copies,
+                self.asked(active, costs) * depth / 64.0,
             ];
             let apart = match tiling.cluster {
                 Cluster::Depth => {
