@@ -1333,10 +1333,10 @@ fn cross_sets(count: usize, seed: u64) -> Vec<Set> {
 }
 
 /// Sequences under a causal mask at random.
-fn causal_sets(count: usize, seed: u64) -> Vec<Set> {
+fn causal_sets(count: usize, seed: u64, [least, most]: [u32; 2]) -> Vec<Set> {
     let mut rng = fastrand::Rng::with_seed(seed);
     let problems = (0..count).map(|number| {
-        let tokens = between(&mut rng, 48, 3000);
+        let tokens = between(&mut rng, least, most);
         let lines = between(&mut rng, 8, 800).clamp(8_000 / tokens, 800_000 / tokens);
         alike(
             (lines.div_ceil(8), 8, 8),
@@ -1488,7 +1488,11 @@ fn sets(name: &str) -> Vec<Set> {
         "broad" => broad_sets(12, 23),
         "lone" => lone_sets(24, 26),
         "cross" => cross_sets(45, 28),
-        "causal" => causal_sets(60, 29),
+        "causal" => {
+            let mut sets = causal_sets(60, 29, [48, 3000]);
+            sets.extend(causal_sets(20, 30, [2000, 5000]));
+            sets
+        }
         "one" => vec![one_set()],
         "backward" => backward_sets(),
         "cut" => cut_sets(),
