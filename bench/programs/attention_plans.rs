@@ -1187,7 +1187,7 @@ fn spread(problem: &Problem) -> Set {
             let shape = with_levels(problem, staying(problem, shape, 2, H200));
             add(format!("by {} x{keys}", sharing.blocks()), shape);
             if sharing == Sharing::None && tiles > 2 * H200.sms {
-                add(format!("a block each x{keys}"), a_block_each(shape));
+                add(format!("a block each x{keys}"), shape.a_block_each());
             }
         }
     }
@@ -1202,20 +1202,6 @@ fn spread(problem: &Problem) -> Set {
     Set {
         problem: problem.clone(),
         arms,
-    }
-}
-
-/// The same with a block for each tile.
-fn a_block_each(shape: WarpgroupShape) -> WarpgroupShape {
-    let stay = shape.stay.map(|stay| Stay {
-        blocks: u32::MAX,
-        ahead: false,
-        ..stay
-    });
-    WarpgroupShape {
-        stay,
-        strip: 1,
-        ..shape
     }
 }
 
@@ -1283,7 +1269,7 @@ fn broad(problem: &Problem) -> Set {
         add(format!("one x{keys} stays"), shape, &direct);
         add(
             format!("one x{keys} a tile each"),
-            a_block_each(shape),
+            shape.a_block_each(),
             &direct,
         );
     }
@@ -1389,7 +1375,7 @@ fn cross(problem: &Problem) -> Set {
                     &format!(", strips of {strip}"),
                     WarpgroupShape { strip, ..shape },
                 );
-                add(", a block each", a_block_each(shape));
+                add(", a block each", shape.a_block_each());
             }
         }
     }

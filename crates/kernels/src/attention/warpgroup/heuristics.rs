@@ -1,6 +1,7 @@
 //! Heuristics: the tiles of a problem on warpgroups, their order, and where warpgroups are faster
 //! than the ladder.
 
+use super::causal;
 use super::clusters::{self, small_tiles};
 use super::full;
 use super::list::most_tiles;
@@ -70,14 +71,22 @@ pub fn warpgroup_shape(problem: &Problem, target: Target) -> WarpgroupShape {
         weights: problem.weights,
         output: problem.output,
     };
-    let full = sees_few(problem).then(|| full::fastest(problem, shape, target));
-    let full = full.flatten();
-    let tiles = match (shared_out(problem, shape, full, target), full) {
+    let modelled = match problem.mask {
+        _ if sees_few(problem) => full::fastest(problem, shape, target),
+        Mask::Causal if deals(problem, target) => causal::fastest(problem, shape, target),
+        _ => None,
+    };
+    let tiles = match (shared_out(problem, shape, modelled, target), modelled) {
         (Some(tiles), _) => Some(tiles),
         (None, Some((shape, _))) => return shape,
         (None, None) if stays(problem, target) => Some(short_tiles(problem, shape, target)),
         (None, None) => wide_tiles(problem, target),
     };
+    if let (None, true) = (tiles, plain(problem)) {
+        if let Some(shape) = causal::many_long(problem, shape, target) {
+            return shape;
+        }
+    }
     let Some(tiles) = tiles else {
         return with_levels(problem, shape);
     };
@@ -140,6 +149,11 @@ fn sees_few(problem: &Problem) -> bool {
     takes && plain(problem) && keys <= full::MOST_KEYS
 }
 
+/// Whether blocks stay under a causal mask, in more than a wave, so that their tiles are chosen by [`causal`].
+fn deals(problem: &Problem, target: Target) -> bool {
+    plain(problem) && stays(problem, target) && !in_one_wave(problem, target)
+}
+
 /// Whether blocks stay, with the next tile's copies under way while this one is
 /// multiplied and stored.
 ///
@@ -158,8 +172,7 @@ fn stays(problem: &Problem, target: Target) -> bool {
     (64..=128).contains(&problem.head_dim) && room && short && !window && alike && whole
 }
 
-/// Tiles of short sequences, and how long a round of them takes on a multiprocessor in microseconds:
-/// in any case, and for each key that a row sees. From the set `short` of `attention_plans`.
+/// Tiles of short sequences, in blocks that stay.
 #[derive(Clone, Copy)]
 struct ShortTiles {
     groups: u32,
@@ -168,59 +181,37 @@ struct ShortTiles {
     keys: u32,
     /// Blocks on a multiprocessor.
     resident: u32,
-    round: f64,
-    key: f64,
 }
 
-/// The usual ones.
-const TWO: ShortTiles = ShortTiles {
-    groups: 2,
-    sharing: Sharing::None,
-    keys: 128,
-    resident: 1,
-    round: 1.9,
-    key: 0.0078,
-};
 /// More rows for the same keys.
 const WIDE: ShortTiles = ShortTiles {
     groups: 3,
     sharing: Sharing::None,
     keys: 96,
     resident: 1,
-    round: 2.63,
-    key: 0.0101,
-};
-/// Three blocks, each with the next tile on its way: while one waits for scores or stores, the others
-/// multiply.
-const THREE_BLOCKS: ShortTiles = ShortTiles {
-    groups: 1,
-    sharing: Sharing::None,
-    keys: 64,
-    resident: 3,
-    round: 2.15,
-    key: 0.0117,
-};
-/// The same for wider heads, of which two fit. Where rows see more than two blocks of keys, the usual
-/// ones are 3 to 13 in a hundred ahead: they copy keys for twice the rows.
-const TWO_BLOCKS: ShortTiles = ShortTiles {
-    resident: 2,
-    round: 4.45,
-    key: 0.0104,
-    ..THREE_BLOCKS
-};
-/// The usual ones for wider heads.
-const TWO_OF_WIDE_HEADS: ShortTiles = ShortTiles {
-    round: 3.87,
-    key: 0.00945,
-    ..TWO
 };
 
 /// Where every tile has a place at once: small ones, so that more multiprocessors work.
 const ONE_WAVE: ShortTiles = ShortTiles {
+    groups: 1,
+    sharing: Sharing::None,
     keys: 128,
     resident: 2,
-    ..THREE_BLOCKS
 };
+
+/// The same of wider heads.
+const ONE_WAVE_OF_WIDE_HEADS: ShortTiles = ShortTiles {
+    keys: 64,
+    ..ONE_WAVE
+};
+
+/// How long a round of tiles of two warpgroups takes on a multiprocessor in microseconds: in any case, and for each key that a row sees. From the set
+/// `short` of `attention_plans`.
+const TWO_ROUND: [f64; 2] = [1.9, 0.0078];
+/// The same of three warpgroups.
+const WIDE_ROUND: [f64; 2] = [2.63, 0.0101];
+/// The same of heads above 64 elements.
+const ROUND_OF_WIDE_HEADS: [f64; 2] = [3.87, 0.00945];
 
 /// With up to so many keys a tile is not shared: two blocks were level with one (set `few` of `attention_plans`).
 const LEAST_SHARED: u32 = 256;
@@ -243,14 +234,14 @@ fn in_one_wave(problem: &Problem, target: Target) -> bool {
     plain(problem) && keys >= 128 && small_tiles(problem) <= 2 * u64::from(target.sms)
 }
 
-/// Tiles whose keys a cluster shares, where that is faster than blocks that stay under no mask (`full`), and elsewhere than one block a tile or large tiles.
+/// Tiles whose keys a cluster shares, where that is faster than the tiles that a model has chosen (`full`, `causal`), and elsewhere than one block a tile or large tiles.
 ///
 /// Warpgroups of one block that share the keys of a tile (`WarpgroupShape::shared`) were 6 and 15 in a hundred behind two blocks with 112 and 92 tiles of
 /// heads of 128, and are not chosen.
 fn shared_out(
     problem: &Problem,
     shape: WarpgroupShape,
-    full: Option<(WarpgroupShape, f64)>,
+    staying: Option<(WarpgroupShape, f64)>,
     target: Target,
 ) -> Option<ShortTiles> {
     let (_, keys) = problem.longest();
@@ -260,7 +251,7 @@ fn shared_out(
         return None;
     }
     let (sharing, time) = clusters::fastest(problem, target)?;
-    let other = match full {
+    let other = match staying {
         Some((_, time)) => time,
         None => match stays(problem, target) && in_one_wave(problem, target) {
             true => clusters::time(problem, Sharing::None, target),
@@ -292,12 +283,12 @@ fn large_time(problem: &Problem, shape: WarpgroupShape, target: Target) -> f64 {
     if problem.mask == Mask::Causal {
         return clusters::large_time(problem, shape.groups, target);
     }
-    let tiles = match (problem.head_dim, shape.groups) {
-        (..=64, 3) => WIDE,
-        (..=64, _) => TWO,
-        _ => TWO_OF_WIDE_HEADS,
+    let round = match (problem.head_dim, shape.groups) {
+        (..=64, 3) => WIDE_ROUND,
+        (..=64, _) => TWO_ROUND,
+        _ => ROUND_OF_WIDE_HEADS,
     };
-    round_time(problem, shape, &tiles, target)
+    round_time(problem, (shape, shape.groups), round, target)
 }
 
 /// Wide heads whose tiles one warpgroup has, of which a multiprocessor holds two.
@@ -311,80 +302,48 @@ fn wide_tiles(problem: &Problem, target: Target) -> Option<ShortTiles> {
     (tiles.groups == 1).then_some(ShortTiles {
         keys: tiles.keys,
         resident: tiles.resident(),
-        ..TWO_BLOCKS
+        ..ONE_WAVE
     })
 }
 
-/// What suits short sequences: the least time of whole rounds.
+/// What suits short sequences whose tiles no model chooses: the least time of whole rounds.
 fn short_tiles(problem: &Problem, shape: WarpgroupShape, target: Target) -> ShortTiles {
+    let wide_heads = problem.head_dim > 64;
+    if in_one_wave(problem, target) {
+        return if wide_heads {
+            ONE_WAVE_OF_WIDE_HEADS
+        } else {
+            ONE_WAVE
+        };
+    }
     let usual = ShortTiles {
         groups: shape.groups,
         keys: shape.keys,
-        ..TWO
+        ..WIDE
     };
-    let narrow = plain(problem);
-    let one_wave = in_one_wave(problem, target);
-    if problem.head_dim > 64 {
-        let seen = seen_keys(problem) <= 2 * TWO_BLOCKS.keys;
-        return match narrow && (one_wave || seen || few_rows_are_even(problem, shape, target)) {
-            true => TWO_BLOCKS,
-            false => usual,
-        };
-    }
-    if one_wave {
-        return ONE_WAVE;
-    }
-    let mut all = vec![usual];
     // Under a causal mask strips even out the rounds.
-    if problem.mask == Mask::Full && problem.scoring.mods.len() < 2 {
-        all.push(WIDE);
+    if wide_heads || problem.mask != Mask::Full || problem.scoring.mods.len() > 1 {
+        return usual;
     }
-    if narrow {
-        all.push(THREE_BLOCKS);
-    }
-    let time = |tiles: &ShortTiles| round_time(problem, shape, tiles, target);
-    let best = all.into_iter().min_by(|a, b| time(a).total_cmp(&time(b)));
-    best.unwrap_or(usual)
+    let wide = round_time(problem, (shape, WIDE.groups), WIDE_ROUND, target);
+    let two = round_time(problem, (shape, usual.groups), TWO_ROUND, target);
+    if wide < two { WIDE } else { usual }
 }
 
-/// Whether tiles of 64 rows come out more even than the usual ones under a causal mask, for heads of 128: an odd
-/// number of tiles of 128 rows, or a last one with few, leaves multiprocessors idle. 304 tokens took 49 us instead of 56.
-fn few_rows_are_even(problem: &Problem, shape: WarpgroupShape, target: Target) -> bool {
-    let time = |tiles: &ShortTiles| round_time(problem, shape, tiles, target);
-    problem.mask == Mask::Causal && time(&TWO_BLOCKS) < time(&TWO_OF_WIDE_HEADS)
-}
-
-/// Microseconds that all rounds of these tiles take, about.
-fn round_time(problem: &Problem, shape: WarpgroupShape, tiles: &ShortTiles, target: Target) -> f64 {
+/// Microseconds that all rounds of tiles of so many warpgroups take under no mask, about.
+fn round_time(
+    problem: &Problem,
+    (shape, groups): (WarpgroupShape, u32),
+    [round, key]: [f64; 2],
+    target: Target,
+) -> f64 {
     let shape = WarpgroupShape {
-        groups: tiles.groups,
+        groups,
         strip: 1,
         ..shape
     };
-    let count = strips(problem, &shape).count() as f64;
-    // Under a causal mask a long tile and a short one are a strip. Masked blocks are a larger part of
-    // what narrow tiles see, and an odd tile is a strip of its own, which evens out less.
-    let (queries, keys) = problem.longest();
-    let (strip, seen, longer) = match problem.mask {
-        Mask::Causal => {
-            let along = queries.div_ceil(shape.rows());
-            let strip = f64::from(along) / f64::from(along.div_ceil(2).max(1));
-            let masked = if tiles.groups == 1 { 1.08 } else { 1.0 };
-            let odd = tiles.groups > 1 && along > 1 && !along.is_multiple_of(2);
-            let longer = if odd { 1.1 * masked } else { masked };
-            (strip, (keys + shape.rows()) / 2, longer)
-        }
-        _ => (1.0, seen_keys(problem), 1.0),
-    };
-    let tile = tiles.round + tiles.key * f64::from(seen.min(keys));
-    let resident = f64::from(tiles.resident);
-    let rounds = count / strip / (f64::from(target.sms) * resident);
-    // In the last round fewer blocks may share a multiprocessor, and each is faster.
-    let last = match (rounds.fract() * resident).ceil() {
-        0.0 => 0.0,
-        blocks => (1.0 + blocks) / (1.0 + resident),
-    };
-    (rounds.floor() + last) * strip * tile * longer
+    let rounds = strips(problem, &shape).count().div_ceil(target.sms.into());
+    rounds as f64 * (round + key * f64::from(seen_keys(problem)))
 }
 
 /// The strips of a problem: along the rows of a sequence, heads, sequences.
@@ -689,20 +648,6 @@ mod tests {
         let strip = |keys| warpgroup_shape(&Problem::new(1, 16, keys, 128), H200).strip;
         // The more keys a tile has, the less there is to gain, and the longer others wait.
         assert_eq!([4096, 8192, 16384, 32768].map(strip), [2, 2, 1, 1]);
-    }
-
-    /// Under a causal mask blocks of one warpgroup take few tiles, and an odd number of them, each for itself; three, and many, in pairs.
-    #[test]
-    fn short_causal_tiles_are_taken_alone_or_in_pairs() {
-        let strip = |(batch, heads, length, dim)| {
-            let mut problem = Problem::new(batch, heads, length, dim);
-            problem.mask = Mask::Causal;
-            warpgroup_shape(&problem, H200).strip
-        };
-        let alone = [(16, 32, 256, 128), (12, 24, 448, 128), (10, 20, 704, 64)];
-        assert_eq!(alone.map(strip), [1; 3]);
-        let pairs = [(40, 16, 192, 128), (8, 32, 512, 128), (16, 16, 1024, 64)];
-        assert_eq!(pairs.map(strip), [2; 3]);
     }
 
     /// Short sequences of heads of 64 elements have three blocks on a multiprocessor, unless wide

@@ -8,6 +8,7 @@
 //! stored, and its values are set to zero, because a weight of zero times an infinity is NaN.
 
 mod block;
+mod causal;
 mod clusters;
 mod exchange;
 mod full;

@@ -139,6 +139,21 @@ impl WarpgroupShape {
         }
     }
 
+    /// The same with a block for each tile, so that others get a multiprocessor after every tile.
+    #[must_use]
+    pub fn a_block_each(self) -> WarpgroupShape {
+        let stay = self.stay.map(|stay| Stay {
+            blocks: u32::MAX,
+            ahead: false,
+            ..stay
+        });
+        WarpgroupShape {
+            stay,
+            strip: 1,
+            ..self
+        }
+    }
+
     /// The same for a schedule that pauses: tile by tile.
     #[must_use]
     pub fn paused(self) -> WarpgroupShape {

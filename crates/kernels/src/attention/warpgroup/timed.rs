@@ -157,6 +157,8 @@ fn long_sequences_of_few_heads_share_keys() {
         let problem = problem(shape, CAUSAL);
         let shape = warpgroup_shape(&problem, H200);
         let arm = match (shape.groups, shape.sharing) {
+            // A long tile and a short one are no arm of this set: see `causal`.
+            (1, Sharing::None) if shape.strip == 2 => continue,
             (1, Sharing::None) => 0,
             (1, Sharing::Two) => 1,
             (2 | 3, Sharing::None) => 2,
