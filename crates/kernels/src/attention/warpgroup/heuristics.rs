@@ -82,10 +82,10 @@ pub fn warpgroup_shape(problem: &Problem, target: Target) -> WarpgroupShape {
         (None, None) if stays(problem, target) => Some(short_tiles(problem, shape, target)),
         (None, None) => wide_tiles(problem, target),
     };
-    if let (None, true) = (tiles, plain(problem)) {
-        if let Some(shape) = causal::many_long(problem, shape, target) {
-            return shape;
-        }
+    if let (None, true) = (tiles, plain(problem))
+        && let Some(shape) = causal::many_long(problem, shape, target)
+    {
+        return shape;
     }
     let Some(tiles) = tiles else {
         return with_levels(problem, shape);
