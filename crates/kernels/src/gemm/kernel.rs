@@ -81,7 +81,7 @@ impl Plan {
         };
         let (rows, cols) = (config.rows, config.cols);
         let [width_a, width_b] = [0, 1].map(|at: usize| match problem.anywhere[at] {
-            true => Width::Element,
+            true => Width::Shifted,
             false => Width::of([problem.lda, problem.ldb][at], bytes),
         });
         Ok(Plan {
@@ -164,12 +164,14 @@ fn build_typed<T: Element, O: Stored>(
                     pitch: args.lda,
                     outer: args.m - row0,
                     depth: args.k,
+                    follows: plan.a.follows(row0),
                 };
                 let b = From {
                     at: args.b.cast::<T>().at(skip(plan.b.major, col0, args.ldb)),
                     pitch: args.ldb,
                     outer: args.n - col0,
                     depth: args.k,
+                    follows: plan.b.follows(col0),
                 };
                 let cut = Cut::of(&config);
                 let warp = WarpPlace::new(k, &cut);
@@ -293,6 +295,7 @@ pub(crate) fn multiply<'k, T: Element>(
     let sums = WarpTile::zero(k, (rows / 16) as usize, (cols / 8) as usize);
     let warp = WarpPlace::new(k, cut);
     let depth = plan.a.depth;
+    let shifts = (plan.a.shifts(k, a), plan.b.shifts(k, b));
     stages.again().run_ahead(
         (a.depth + (depth - 1)) / depth,
         depth / T::K,
@@ -307,8 +310,8 @@ pub(crate) fn multiply<'k, T: Element>(
         },
         |(left, right), part| {
             (
-                plan.a.left(left, warp.row, rows, part),
-                plan.b.right(right, warp.col, cols, part),
+                plan.a.left(left, shifts.0.as_ref(), warp.row, rows, part),
+                plan.b.right(right, shifts.1.as_ref(), warp.col, cols, part),
             )
         },
         |(left, right)| sums.mma(left, right),
