@@ -5,6 +5,7 @@ use super::choose;
 use super::problem::{Gemm, Input};
 use super::reference::{buffers, found, result};
 use super::space;
+use super::thin::{self, Thin};
 use super::variant::{
     FAMILY, LargeTiles, Warpgroups, job_with, job_with_tiling, schedule as usual,
 };
@@ -122,6 +123,9 @@ impl Listing for GemmEntry {
                         Some(choose::tiling(problem, None, target))
                     }
                     name if name == LargeTiles.name() => Some(LARGE),
+                    name if name == Thin.name() => {
+                        return Ok(Some(thin::schedule(problem, target)));
+                    }
                     _ => None,
                 }
             }

@@ -41,6 +41,7 @@ mod scales;
 mod space;
 mod split;
 mod tail;
+mod thin;
 mod tiling;
 
 mod variant;

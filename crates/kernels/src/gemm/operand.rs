@@ -219,12 +219,21 @@ impl Operand {
         k: &Kernel<'k>,
         from: From<'k, T>,
     ) -> Option<RowShifts<'k>> {
+        (self.width == Width::Shifted).then(|| self.row_shifts(k, from))
+    }
+
+    /// The same where they have.
+    pub(crate) fn row_shifts<'k, T: Element>(
+        &self,
+        k: &Kernel<'k>,
+        from: From<'k, T>,
+    ) -> RowShifts<'k> {
         // A stage and a warp's part of it begin a multiple of 16 bytes further on.
         let of = |row| aligned(from.at.at(from.pitch * row)).1;
-        (self.width == Width::Shifted).then(|| match self.major {
+        match self.major {
             Major::Depth => RowShifts::along(k, of),
             Major::Outer => RowShifts::across::<T>(k, of),
-        })
+        }
     }
 
     /// Copies the operand's part of stage `step`.

@@ -98,12 +98,19 @@ fn behind(mut job: Job, problem: &Gemm, elements: [usize; 2]) -> Job {
         gap(problem.layout.a(), problem.m, problem.lda),
         gap(problem.layout.b(), problem.n, problem.ldb),
     ];
-    for ((name, elements), gap) in ["a", "b"].into_iter().zip(elements).zip(gaps) {
+    let pitches = [problem.lda, problem.ldb];
+    for (at, name) in ["a", "b"].into_iter().enumerate() {
         let data = job.data(name).expect("an operand").clone();
-        let gap = gap as usize * data.ty().bytes();
-        let (ty, bytes) = (data.ty(), data.ty().bytes() * elements);
-        let own = &data.bytes()[..data.bytes().len() - gap];
-        let shifted = [vec![0xff; bytes], own.to_vec()].concat();
+        let (ty, size) = (data.ty(), data.ty().bytes());
+        let (gap, pitch) = (gaps[at] as usize * size, pitches[at] as usize * size);
+        let bytes = size * elements[at];
+        // What is before, and between rows, is not a number.
+        let mut own = data.bytes().to_vec();
+        for row in own.chunks_mut(pitch) {
+            row[pitch - gap..].fill(0xff);
+        }
+        own.truncate(own.len() - gap);
+        let shifted = [vec![0xff; bytes], own].concat();
         let shifted = Buffer::from_bytes(ty, shifted).expect("whole elements");
         for step in &mut job.steps {
             for param in &mut step.params {
@@ -120,7 +127,7 @@ fn behind(mut job: Job, problem: &Gemm, elements: [usize; 2]) -> Job {
 }
 
 /// Runs a multiplication over views that begin at such elements, and compares.
-fn right_behind(problem: Gemm, variant: &str, elements: [usize; 2], device: &str) {
+pub(super) fn right_behind(problem: Gemm, variant: &str, elements: [usize; 2], device: &str) {
     let (device, target) = common::device(device);
     let per = 16 / problem.input.bytes() as usize;
     let anywhere = elements.map(|elements| !elements.is_multiple_of(per));
