@@ -70,6 +70,7 @@ pub use problem::{Activation, Epilogue, Gemm, Input, Layout, Major, Output, Scal
 pub(crate) use reference::random_scales;
 pub(crate) use row_scales::Ahead;
 pub(crate) use scales::{BLOCK as SCALE_BLOCK, BlockScales, CopiedScales, maps as scale_maps};
+pub use thin::{ThinTile, job_with_thin};
 pub(crate) use tiling::GROUP_ROWS;
 pub use tiling::{Cluster, Tiling};
 pub use variant::{FAMILY, job_with, job_with_tiling, schedule};

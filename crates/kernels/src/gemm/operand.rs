@@ -170,6 +170,25 @@ fn aligned<'k, T: Storable>(at: Ptr<'k, Global, T>) -> (Ptr<'k, Global, T>, Val<
     (below, bytes / T::BYTES)
 }
 
+/// From row to row in a stage, in 16 bytes, where rows have so many and shifts: one more for these. Lanes read single elements, of eight rows along
+/// the depth, or of four rows (every other one of halves) across it: in different banks where that is an odd number, or twice one for words across the depth.
+fn shifted_chunks(chunks: u32, words_across: bool) -> u32 {
+    match words_across {
+        false => (chunks + 1) | 1,
+        true => 2 * ((chunks + 1).div_ceil(2) | 1),
+    }
+}
+
+/// Bytes of the part that a stage has of an operand with shifts.
+pub(crate) fn shifted_bytes(major: Major, [outer, depth]: [u32; 2], bytes: u32) -> u32 {
+    let (rows, row) = match major {
+        Major::Depth => (outer, depth),
+        Major::Outer => (depth, outer),
+    };
+    let words_across = major == Major::Outer && bytes == 4;
+    rows * CHUNK * shifted_chunks(row * bytes / CHUNK, words_across)
+}
+
 /// Bytes of the widest copy.
 const CHUNK: u32 = 16;
 
@@ -191,15 +210,9 @@ impl Operand {
         let (bytes, per) = (cols * T::BYTES, CHUNK / T::BYTES);
         let words = self.major == Major::Outer && T::BYTES == 4;
         if self.width == Width::Shifted {
-            // One more, for the shift. Lanes read single elements, of eight rows along the depth, or of four rows
-            // (every other one of halves) across it: in different banks where rows have an odd number of 16 bytes, or twice one.
             let chunks = cols / per + 1;
-            let apart = match words {
-                false => chunks | 1,
-                true => 2 * (chunks.div_ceil(2) | 1),
-            };
-            let gap = TileLayout::Padded((apart - chunks) * per);
-            return TileSpec::new(self.name, rows, chunks * per, gap);
+            let gap = shifted_chunks(cols / per, words) - chunks;
+            return TileSpec::new(self.name, rows, chunks * per, TileLayout::Padded(gap * per));
         }
         let layout = if bytes.is_power_of_two() && bytes >= 32 && !words {
             TileLayout::Swizzled

@@ -12,12 +12,16 @@ mod choose;
 mod kernel;
 
 use super::buffers::over_operands;
-use super::problem::{Gemm, Input, Scales};
+use super::operand::shifted_bytes;
+use super::problem::{Gemm, Major, Scales};
 use crate::error::KernelError;
 use crate::family::{Target, Variant};
 use crate::job::Job;
 use crate::plan::LaunchPlan;
-use heist_sched::Schedule;
+use heist_launch::Dim3;
+use heist_sched::{Schedule, TileSource};
+use std::fmt;
+use std::str::FromStr;
 
 pub(super) use choose::{is_ahead, schedule};
 
@@ -32,12 +36,70 @@ const FEW: u32 = 32;
 const WARPS: u32 = 4;
 const THREADS: u32 = 32 * WARPS;
 
+/// A tile of few rows. Written `thin:64x4`: rows of the large operand, and blocks of a cluster that share its depth.
+///
+/// ```
+/// use heist_kernels::gemm::ThinTile;
+/// let tile: ThinTile = "thin:64x4".parse().unwrap();
+/// assert_eq!((tile.outer, tile.shares), (64, 4));
+/// assert_eq!(tile.to_string(), "thin:64x4");
+/// assert!("thin:48x4".parse::<ThinTile>().is_err());
+/// ```
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub struct ThinTile {
+    /// Rows of the large operand.
+    pub outer: u32,
+    /// Blocks that share its depth.
+    pub shares: u32,
+}
+
+impl ThinTile {
+    /// Rows that there may be.
+    const OUTER: [u32; 4] = [16, 32, 64, 128];
+    /// Blocks of a cluster that there may be.
+    const SHARES: [u32; 4] = [1, 2, 4, 8];
+
+    /// Its blocks are a cluster, each with the tile of its place.
+    pub(super) fn schedule(self) -> Schedule {
+        let mut schedule = Schedule::new(TileSource::Direct);
+        schedule.cluster = Dim3::new(self.shares, 1, 1);
+        schedule
+    }
+}
+
+impl fmt::Display for ThinTile {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "thin:{}x{}", self.outer, self.shares)
+    }
+}
+
+impl FromStr for ThinTile {
+    type Err = KernelError;
+
+    fn from_str(text: &str) -> Result<ThinTile, KernelError> {
+        let read = || {
+            let (outer, shares) = text.strip_prefix("thin:")?.split_once('x')?;
+            let tile = ThinTile {
+                outer: outer.parse().ok()?,
+                shares: shares.parse().ok()?,
+            };
+            let known =
+                ThinTile::OUTER.contains(&tile.outer) && ThinTile::SHARES.contains(&tile.shares);
+            known.then_some(tile)
+        };
+        read().ok_or_else(|| {
+            KernelError::unfit(format!(
+                "`{text}` is no tile for few rows: write one like thin:64x4, with 16, 32, 64 or 128 rows of the large operand and 1, 2, 4 or 8 shares of the depth"
+            ))
+        })
+    }
+}
+
 /// How the kernel is cut.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-struct Tile {
-    /// Rows of the large operand.
-    outer: u32,
-    /// Of them those of a warp.
+struct Form {
+    tile: ThinTile,
+    /// Of the rows of the large operand those of a warp.
     warp_outer: u32,
     /// Few rows, in whole eights.
     few: u32,
@@ -45,20 +107,69 @@ struct Tile {
     depth: u32,
     /// Stages.
     stages: u32,
-    /// Blocks that share the depth.
-    shares: u32,
 }
 
-impl Tile {
+/// Bytes of the large operand in a stage.
+const STAGE: u32 = 16 << 10;
+/// Bytes of the stages of a block: three blocks fit on a multiprocessor.
+const ROOM: u32 = 70 << 10;
+/// How many stages there are.
+const STAGES_LEAST: u32 = 2;
+const STAGES_MOST: u32 = 4;
+
+impl Form {
+    fn new(problem: &Gemm, tile: ThinTile) -> Form {
+        let [few, _] = sides(problem);
+        let few = few.next_multiple_of(8);
+        let bytes = problem.input.bytes();
+        // Two blocks of 16 rows of a warp share the fragments of the few rows.
+        let warp_outer = match tile.outer {
+            16 => 16,
+            128 => 32,
+            _ if few > 8 => 32,
+            _ => 16,
+        };
+        let deep = WARPS * warp_outer / tile.outer;
+        // Of a warp at least one product, 32 bytes deep.
+        let product = deep * 32 / bytes;
+        let [large, small] = majors(problem);
+        let stage = |depth| {
+            shifted_bytes(large, [tile.outer, depth], bytes)
+                + shifted_bytes(small, [few, depth], bytes)
+        };
+        let mut most = STAGE / (tile.outer * bytes);
+        while STAGES_LEAST * stage(most) > ROOM {
+            most /= 2;
+        }
+        // A short depth is one stage.
+        let short = problem.k.max(1).checked_next_multiple_of(product);
+        let depth = short.map_or(most, |short| short.min(most));
+        Form {
+            tile,
+            warp_outer,
+            few,
+            depth,
+            stages: (ROOM / stage(depth)).clamp(STAGES_LEAST, STAGES_MOST),
+        }
+    }
+
     /// Warps that share a stage's depth.
     fn deep(&self) -> u32 {
-        WARPS * self.warp_outer / self.outer
+        WARPS * self.warp_outer / self.tile.outer
     }
 }
 
 /// Whether the large operand is B: the few rows are those of the result.
 fn swapped(problem: &Gemm) -> bool {
     problem.m <= problem.n
+}
+
+/// How the large operand is stored, and the other one.
+fn majors(problem: &Gemm) -> [Major; 2] {
+    match swapped(problem) {
+        true => [problem.layout.b(), problem.layout.a()],
+        false => [problem.layout.a(), problem.layout.b()],
+    }
 }
 
 /// Few rows, and rows of the large operand.
@@ -113,21 +224,41 @@ impl Variant for Thin {
         given: Option<&Schedule>,
         target: Target,
     ) -> Result<LaunchPlan, KernelError> {
-        problem.check()?;
         if let Some(why) = refusal(problem, target) {
             return Err(KernelError::unfit(format!("gemm {problem} thin: {why}")));
         }
-        let own = schedule(problem, target);
-        let given = given.unwrap_or(&own);
         let tile = choose::tile(problem, given, target);
-        let step = kernel::step(problem, tile, given, target)?;
-        let job = Job::new(format!("gemm {problem} thin"), problem.work()).step(step);
+        let job = job_with_thin(problem, tile, given, target)?;
         let plan = LaunchPlan::of_job(self.name(), job);
         Ok(over_operands(plan, self.name(), problem))
     }
 }
 
-/// The depth of a product.
-fn step_depth(input: Input) -> u32 {
-    32 / input.bytes()
+/// A multiplication of few rows in a tile of your own, over buffers called `a`, `b`, `c`, `d` and `bias` that are still empty.
+///
+/// # Errors
+/// What could not be built or planned.
+pub fn job_with_thin(
+    problem: &Gemm,
+    tile: ThinTile,
+    schedule: Option<&Schedule>,
+    target: Target,
+) -> Result<Job, KernelError> {
+    problem.check()?;
+    if let Some(why) = refusal(problem, target) {
+        return Err(KernelError::unfit(format!("gemm {problem} {tile}: {why}")));
+    }
+    let own = tile.schedule();
+    let schedule = schedule.unwrap_or(&own);
+    if tile.shares > 1 && (schedule.source != TileSource::Direct || schedule.cluster != own.cluster)
+    {
+        return Err(KernelError::unfit(format!(
+            "gemm {problem} {tile}: blocks that share the depth are a cluster of {} along x with one tile each, not `{schedule}`: \
+             take the source direct and that cluster, or one share",
+            tile.shares
+        )));
+    }
+    let step = kernel::step(problem, &Form::new(problem, tile), schedule, target)?;
+    let name = format!("gemm {problem} {tile}");
+    Ok(Job::new(name, problem.work()).step(step))
 }

@@ -89,7 +89,7 @@ fn little_depth_is_not_written_anew() {
 }
 
 /// The same job over operands that begin so many elements behind the start of their buffers, and end with their last elements.
-fn behind(mut job: Job, problem: &Gemm, elements: [usize; 2]) -> Job {
+pub(super) fn behind(mut job: Job, problem: &Gemm, elements: [usize; 2]) -> Job {
     let gap = |major, outer, pitch| match major {
         Major::Depth => pitch - problem.k,
         Major::Outer => pitch - outer,
@@ -106,8 +106,9 @@ fn behind(mut job: Job, problem: &Gemm, elements: [usize; 2]) -> Job {
         let bytes = size * elements[at];
         // What is before, and between rows, is not a number.
         let mut own = data.bytes().to_vec();
-        for row in own.chunks_mut(pitch) {
-            row[pitch - gap..].fill(0xff);
+        for row in own.chunks_mut(pitch.max(1)) {
+            let end = row.len();
+            row[end.min(pitch - gap)..].fill(0xff);
         }
         own.truncate(own.len() - gap);
         let shifted = [vec![0xff; bytes], own].concat();

@@ -1,6 +1,6 @@
 //! The kernel: a tile's share of the depth, multiplied and added up.
 
-use super::{THREADS, Tile, sides, swapped};
+use super::{Form, THREADS, majors, sides, swapped};
 use crate::error::KernelError;
 use crate::family::Target;
 use crate::gemm::epilogue::{Finish, Stored, To};
@@ -50,34 +50,31 @@ kernel_params! {
 
 /// Everything that is fixed when the kernel is built.
 #[derive(Clone, Copy, Debug)]
-struct Form {
-    tile: Tile,
+struct Plan {
+    form: Form,
     large: Operand,
     small: Operand,
     swapped: bool,
     finish: Finish,
 }
 
-impl Form {
-    fn new(problem: &Gemm, tile: Tile) -> Form {
+impl Plan {
+    fn new(problem: &Gemm, form: Form) -> Plan {
         let swapped = swapped(problem);
         let operand = |name, major, outer| Operand {
             name,
             major,
             outer,
-            depth: tile.depth,
+            depth: form.depth,
             width: Width::Shifted,
             even_outer: false,
             even_depth: false,
         };
-        let [large, small] = match swapped {
-            true => [problem.layout.b(), problem.layout.a()],
-            false => [problem.layout.a(), problem.layout.b()],
-        };
-        Form {
-            tile,
-            large: operand("large", large, tile.outer),
-            small: operand("small", small, tile.few),
+        let [large, small] = majors(problem);
+        Plan {
+            form,
+            large: operand("large", large, form.tile.outer),
+            small: operand("small", small, form.few),
             swapped,
             finish: Finish::new(&problem.epilogue, Scales::None, problem.ldc),
         }
@@ -90,16 +87,17 @@ impl Form {
 /// What could not be built or planned.
 pub(super) fn step(
     problem: &Gemm,
-    tile: Tile,
+    form: &Form,
     schedule: &Schedule,
     target: Target,
 ) -> Result<Step, KernelError> {
-    let form = Form::new(problem, tile);
+    let plan = Plan::new(problem, *form);
+    let tile = form.tile;
     let [few, outer] = sides(problem);
     let tiles = Dim3::new(tile.shares, outer.div_ceil(tile.outer), problem.batch);
-    let kernel = build(&form, problem, tiles, schedule, target.arch)?;
+    let kernel = build(&plan, problem, tiles, schedule, target.arch)?;
     let launch = kernel.plan(target.resident(&kernel.built.launch, REGISTERS))?;
-    let [large, small] = match form.swapped {
+    let [large, small] = match plan.swapped {
         true => [("b", problem.ldb), ("a", problem.lda)],
         false => [("a", problem.lda), ("b", problem.ldb)],
     };
@@ -125,40 +123,41 @@ pub(super) fn step(
 const REGISTERS: u32 = 128;
 
 fn build(
-    form: &Form,
+    plan: &Plan,
     problem: &Gemm,
     tiles: Dim3,
     schedule: &Schedule,
     arch: Arch,
 ) -> Result<TiledKernel<ThinArgs>, BuildError> {
     match problem.input {
-        Input::F16 => build_from::<f16>(form, problem.output, tiles, schedule, arch),
-        Input::Bf16 => build_from::<bf16>(form, problem.output, tiles, schedule, arch),
+        Input::F16 => build_from::<f16>(plan, problem.output, tiles, schedule, arch),
+        Input::Bf16 => build_from::<bf16>(plan, problem.output, tiles, schedule, arch),
         // Others were refused.
-        _ => build_from::<Tf32>(form, problem.output, tiles, schedule, arch),
+        _ => build_from::<Tf32>(plan, problem.output, tiles, schedule, arch),
     }
 }
 
 fn build_from<T: Element>(
-    form: &Form,
+    plan: &Plan,
     output: Output,
     tiles: Dim3,
     schedule: &Schedule,
     arch: Arch,
 ) -> Result<TiledKernel<ThinArgs>, BuildError> {
     match output {
-        Output::F16 => build_typed::<T, f16>(form, tiles, schedule, arch),
-        Output::Bf16 => build_typed::<T, bf16>(form, tiles, schedule, arch),
-        Output::F32 => build_typed::<T, f32>(form, tiles, schedule, arch),
+        Output::F16 => build_typed::<T, f16>(plan, tiles, schedule, arch),
+        Output::Bf16 => build_typed::<T, bf16>(plan, tiles, schedule, arch),
+        Output::F32 => build_typed::<T, f32>(plan, tiles, schedule, arch),
     }
 }
 
 fn build_typed<T: Element, O: Stored>(
-    form: &Form,
+    plan: &Plan,
     tiles: Dim3,
     schedule: &Schedule,
     arch: Arch,
 ) -> Result<TiledKernel<ThinArgs>, BuildError> {
+    let form = &plan.form;
     Tiled::<ThinArgs>::new("gemm_thin", tiles)
         .schedule(schedule)
         .block(THREADS)
@@ -170,12 +169,12 @@ fn build_typed<T: Element, O: Stored>(
             }
             let work = Work {
                 k: *k,
-                form,
+                plan,
                 args,
-                sums: k.shared("sums", form.tile.deep() * form.tile.few * pitch(&form.tile)),
+                sums: k.shared("sums", form.deep() * form.few * pitch(form)),
             };
-            let spec = (form.large.spec::<T>(), form.small.spec::<T>());
-            let stages = k.copy_pipeline_of(form.tile.stages, spec);
+            let spec = (plan.large.spec::<T>(), plan.small.spec::<T>());
+            let stages = k.copy_pipeline_of(form.stages, spec);
             tiles.each(|tile| {
                 let outer = tile.y * form.tile.outer;
                 let [large, small] = work.share::<T>(tile.x, outer, tile.z);
@@ -191,14 +190,14 @@ fn build_typed<T: Element, O: Stored>(
 }
 
 /// Words from the sums of one few row to those of the next.
-fn pitch(tile: &Tile) -> u32 {
-    tile.outer + 4
+fn pitch(form: &Form) -> u32 {
+    form.tile.outer + 4
 }
 
 /// What a block has at hand.
-struct Work<'f, 'k> {
+struct Work<'p, 'k> {
     k: Kernel<'k>,
-    form: &'f Form,
+    plan: &'p Plan,
     args: ThinArgs<On<'k>>,
     /// The sums of each part of a stage's depth: few rows, one after the other.
     sums: SharedArray<'k, f32>,
@@ -212,10 +211,10 @@ impl<'k> Work<'_, 'k> {
         outer: Val<'k, u32>,
         number: Val<'k, u32>,
     ) -> [From<'k, T>; 2] {
-        let (k, form, args) = (self.k, self.form, &self.args);
-        let depth = form.tile.depth;
+        let (k, plan, args) = (self.k, self.plan, &self.args);
+        let (depth, shares) = (plan.form.depth, plan.form.tile.shares);
         let steps = (args.depth + (depth - 1)) / depth;
-        let each = (steps + (form.tile.shares - 1)) / form.tile.shares;
+        let each = (steps + (shares - 1)) / shares;
         let first = (share * each * depth).min(args.depth);
         let end = (first + each * depth).min(args.depth);
         let of = |operand: &Operand, at: Ptr<'k, Global, u8>, outer0, all: Val<'k, u32>, pitch| {
@@ -239,8 +238,8 @@ impl<'k> Work<'_, 'k> {
             }
         };
         [
-            of(&form.large, args.large, outer, args.outer, args.large_pitch),
-            of(&form.small, args.small, k.c(0), args.few, args.small_pitch),
+            of(&plan.large, args.large, outer, args.outer, args.large_pitch),
+            of(&plan.small, args.small, k.c(0), args.few, args.small_pitch),
         ]
     }
 
@@ -251,21 +250,23 @@ impl<'k> Work<'_, 'k> {
         large: From<'k, T>,
         small: From<'k, T>,
     ) -> WarpTile<'k> {
-        let (k, form) = (self.k, self.form);
-        let Tile {
-            warp_outer, few, ..
-        } = form.tile;
+        let (k, plan) = (self.k, self.plan);
+        let Form {
+            warp_outer,
+            few,
+            depth,
+            ..
+        } = plan.form;
         let sums = WarpTile::zero(&k, (warp_outer / 16) as usize, (few / 8) as usize);
-        let depth = form.tile.depth;
-        let part = depth / form.tile.deep();
+        let part = depth / plan.form.deep();
         let (outer, begin) = (self.place().0 * warp_outer, self.place().1 * part);
-        let shifts = [(&form.large, large), (&form.small, small)]
+        let shifts = [(&plan.large, large), (&plan.small, small)]
             .map(|(operand, from)| operand.row_shifts(&k, from));
         stages.run(
             (large.depth + (depth - 1)) / depth,
             |step, (left, right)| {
-                form.large.fill(step, large, left);
-                form.small.fill(step, small, right);
+                plan.large.fill(step, large, left);
+                plan.small.fill(step, small, right);
             },
             |_, (left, right)| {
                 let left = left.shifted(outer, begin, &shifts[0]);
@@ -284,36 +285,37 @@ impl<'k> Work<'_, 'k> {
 
     /// The warp's number among those side by side, and its part of the depth.
     fn place(&self) -> (Val<'k, u32>, Val<'k, u32>) {
-        let (warp, deep) = (self.k.warp_uniform(), self.form.tile.deep());
+        let (warp, deep) = (self.k.warp_uniform(), self.plan.form.deep());
         (warp / deep, warp % deep)
     }
 
     /// Leaves the warp's sums in shared memory.
     fn leave(&self, sums: &WarpTile<'k>) {
-        let tile = &self.form.tile;
+        let form = &self.plan.form;
         let (beside, part) = self.place();
-        let (outer, first) = (beside * tile.warp_outer, part * tile.few);
+        let (outer, first) = (beside * form.warp_outer, part * form.few);
         sums.each_pair(|row, col, pair| {
             let at = self
                 .sums
                 .ptr()
-                .at((first + col).mul_add(pitch(tile), outer + row));
+                .at((first + col).mul_add(pitch(form), outer + row));
             at.store(pair[0]);
-            at.at(pitch(tile)).store(pair[1]);
+            at.at(pitch(form)).store(pair[1]);
         });
     }
 
     /// Adds up this block's results, of the tile from row `outer0` of the large operand on, and stores them.
     fn add_up<O: Stored>(&self, outer0: Val<'k, u32>, number: Val<'k, u32>) {
-        let (k, tile, args) = (self.k, &self.form.tile, &self.args);
+        let (k, form, args) = (self.k, &self.plan.form, &self.args);
+        let tile = form.tile;
         let own = k.cluster_rank() * THREADS + k.thread_index();
-        let (all, turn) = (tile.few * tile.outer, tile.shares * THREADS);
+        let (all, turn) = (form.few * tile.outer, tile.shares * THREADS);
         for before in (0..all).step_by(turn as usize) {
             let index = own + before;
             // Neighbouring threads store neighbours.
-            let (few, outer) = match self.form.swapped {
+            let (few, outer) = match self.plan.swapped {
                 true => (index / tile.outer, index % tile.outer),
-                false => (index % tile.few, index / tile.few),
+                false => (index % form.few, index / form.few),
             };
             let inside = few.lt(args.few) & (outer0 + outer).lt(args.outer);
             let inside = match before + turn <= all {
@@ -321,7 +323,7 @@ impl<'k> Work<'_, 'k> {
                 false => inside & index.lt(all),
             };
             k.if_(inside, || {
-                let sum = self.added(few.mul_add(pitch(tile), outer));
+                let sum = self.added(few.mul_add(pitch(form), outer));
                 self.store::<O>(number, [few, outer0 + outer], sum);
             });
         }
@@ -329,13 +331,14 @@ impl<'k> Work<'_, 'k> {
 
     /// What all parts of the depth have there, in their order.
     fn added(&self, at: Val<'k, u32>) -> Val<'k, f32> {
-        let tile = &self.form.tile;
+        let form = &self.plan.form;
+        let shares = form.tile.shares;
         let first = self.sums.ptr().at(at);
         let mut parts = Vec::new();
-        for share in 0..tile.shares {
-            for part in 0..tile.deep() {
-                let further = part * tile.few * pitch(tile);
-                parts.push(match tile.shares {
+        for share in 0..shares {
+            for part in 0..form.deep() {
+                let further = part * form.few * pitch(form);
+                parts.push(match shares {
                     1 => first.at(further).load(),
                     _ => first.on(share).at(further).load(),
                 });
@@ -352,8 +355,8 @@ impl<'k> Work<'_, 'k> {
         [few, outer]: [Val<'k, u32>; 2],
         sum: Val<'k, f32>,
     ) {
-        let (k, args, finish) = (self.k, &self.args, &self.form.finish);
-        let (rows, row, col) = match self.form.swapped {
+        let (k, args, finish) = (self.k, &self.args, &self.plan.finish);
+        let (rows, row, col) = match self.plan.swapped {
             true => (args.few, few, outer),
             false => (args.outer, outer, few),
         };
