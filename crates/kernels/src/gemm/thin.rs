@@ -111,11 +111,11 @@ struct Form {
 
 /// Bytes of the large operand in a stage.
 const STAGE: u32 = 16 << 10;
-/// Bytes of the stages of a block: three blocks fit on a multiprocessor.
-const ROOM: u32 = 70 << 10;
+/// Bytes of the stages of a block: two blocks fit on a multiprocessor, and on sm_120 one.
+const ROOM: u32 = 80 << 10;
 /// How many stages there are.
-const STAGES_LEAST: u32 = 2;
-const STAGES_MOST: u32 = 4;
+const STAGES_LEAST: u32 = 3;
+const STAGES_MOST: u32 = 6;
 
 impl Form {
     fn new(problem: &Gemm, tile: ThinTile) -> Form {

@@ -208,3 +208,71 @@ fn what_can_t_be_is_told() {
     assert!("thin:64x3".parse::<ThinTile>().is_err());
     assert!("thin:64".parse::<ThinTile>().is_err());
 }
+
+/// Nothing before an operand is read, and nothing between its rows: the result may lie there, and other blocks write it meanwhile.
+#[test]
+fn the_result_may_lie_beside_an_operand() {
+    let (device, target) = common::device("h200");
+    for (turn, &layout) in Layout::ALL.iter().enumerate() {
+        let (input, output) = [(Input::F16, Output::F16), (Input::Tf32, Output::F32)][turn % 2];
+        // 105 results, which do not end with 16 bytes, before B.
+        let mut problem = Gemm::new(3, 35, 61, input, output, layout);
+        problem.anywhere[1] = true;
+        let tile = "thin:16x1".parse().expect("a tile");
+        let job = job_with_thin(&problem, tile, None, target).expect("a job");
+        let mut prepared = prepared(job, problem, 5);
+        prepared.job = behind(prepared.job, &problem, [0, 105]);
+        with_result_at(&mut prepared.job, "b", 0);
+        common::run(&mut prepared.job, &device, &Settings::default());
+        let both = prepared.job.data("b").expect("a buffer").clone();
+        let bytes = both.bytes()[..105 * both.ty().bytes()].to_vec();
+        let result = Buffer::from_bytes(output.element(), bytes).expect("whole elements");
+        prepared.job = prepared.job.buffer("d", Role::Out, result);
+        let difference = (prepared.verify)(&prepared.job).expect("a comparison");
+        assert!(difference.within(prepared.bound), "{problem}: {difference}");
+    }
+}
+
+/// Lets a job write its result into another buffer.
+fn with_result_at(job: &mut Job, name: &str, offset: u64) {
+    for param in job.steps.iter_mut().flat_map(|step| &mut step.params) {
+        if matches!(param, Arg::Pointer { buffer, .. } if *buffer == BufferRef::Named("d".into())) {
+            *param = Arg::Pointer {
+                buffer: BufferRef::Named(name.to_owned()),
+                offset,
+            };
+        }
+    }
+    let data = job.data(name).expect("a buffer").clone();
+    *job = std::mem::take(job).buffer(name, Role::InOut, data);
+}
+
+/// Where it is expected ahead: few rows of a large operand that would be written anew, and not where the large one can be read as it is.
+#[test]
+fn few_rows_over_unaligned_operands_are_thin() {
+    let (_, target) = common::device("h200");
+    let chosen = |problem: &Gemm| FAMILY.choose(None, problem, target).expect("one").name();
+    for (m, n, k, input, layout, thin) in [
+        (1, 8191, 8191, Input::F16, Layout::Nt, true),
+        (4001, 8, 5001, Input::Bf16, Layout::Nn, true),
+        (16, 4097, 4097, Input::Tf32, Layout::Nn, true),
+        (1, 8192, 8192, Input::F16, Layout::Nt, false),
+        (8, 64, 200_001, Input::F16, Layout::Nn, false),
+        (40, 4097, 4097, Input::F16, Layout::Nt, false),
+    ] {
+        let problem = Gemm::new(m, n, k, input, Output::F32, layout);
+        assert_eq!(
+            chosen(&problem) == "thin",
+            thin,
+            "{problem}: {}",
+            chosen(&problem)
+        );
+        let plan = FAMILY.plan(None, &problem, target).expect("a plan");
+        assert!(!thin || plan.steps.len() == 1 && plan.workspace_bytes() == 0);
+    }
+    // A view that begins anywhere.
+    let mut view = Gemm::new(2, 4096, 4096, Input::F16, Output::F16, Layout::Nt);
+    assert_ne!(chosen(&view), "thin");
+    view.anywhere[1] = true;
+    assert_eq!(chosen(&view), "thin");
+}

@@ -9,8 +9,9 @@ use heist_sched::{Schedule, TileSource};
 
 // The constants of the model. They are estimates: none is fitted to measurements of this kernel yet.
 
-/// Megabytes that memory gives in a microsecond, and L2 to lanes that load single elements.
+/// Megabytes that memory gives in a microsecond, and L2.
 const MEMORY: f64 = 3.9;
+const L2: f64 = 5.0;
 /// Megabytes that a block has asked for in the microsecond that an answer takes.
 const ASKED: f64 = 0.045;
 /// Microseconds of a launch, with its first answers and its stores.
@@ -33,12 +34,14 @@ fn outers(problem: &Gemm) -> [u32; 3] {
 
 /// Microseconds that a problem takes so, with operands in memory.
 fn time(problem: &Gemm, form: &Form, target: Target) -> f64 {
-    let ([_, outer], tile) = (sides(problem), form.tile);
+    let ([few, outer], tile) = (sides(problem), form.tile);
     let tiles = f64::from(outer.div_ceil(tile.outer)) * f64::from(problem.batch);
     let blocks = tiles * f64::from(tile.shares);
     let bytes = f64::from(outer) * f64::from(problem.k) * f64::from(problem.input.bytes());
     let bytes = bytes * f64::from(problem.batch);
     let moved = bytes / 1e6 / MEMORY.min(ASKED * blocks);
+    // Every tile reads all few rows.
+    let asked = bytes / 1e6 / L2 * (1.0 + f64::from(few) / f64::from(tile.outer));
     // For a product of 16 rows, 512 bytes, lanes load all its elements, and those of each eight few rows once for the warp's rows.
     let of_large = f64::from(512 / 32 / problem.input.bytes());
     let of_few = of_large / 2.0 * f64::from(form.few / 8) * 16.0 / f64::from(form.warp_outer);
@@ -46,7 +49,7 @@ fn time(problem: &Gemm, form: &Form, target: Target) -> f64 {
     let full = (blocks / sms).ceil() * sms / blocks;
     let loaded = bytes / 512.0 * (of_large + of_few) * LOAD / sms * full / CLOCK;
     let meet = if tile.shares > 1 { MEET } else { 0.0 };
-    LAUNCH + meet + moved.max(loaded)
+    LAUNCH + meet + moved.max(asked).max(loaded)
 }
 
 /// The tile that suits, among those with so many shares, and its time.
