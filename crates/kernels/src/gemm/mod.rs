@@ -1,8 +1,8 @@
 //! `D = activation(alpha * A * B + beta * C + bias)`, on tensor cores.
 //!
 //! [`Gemm`] is the problem, [`Config`] the tile shape. Any shape works: elements past the edge of a
-//! matrix are neither read nor stored, and unaligned rows are copied in smaller pieces. Matrices
-//! start at multiples of 16 bytes.
+//! matrix are neither read nor stored, and rows may start anywhere. Matrices start at multiples of 16 bytes,
+//! or at any element where the problem says so ([`Gemm::anywhere`]).
 //!
 //! ```
 //! use heist_builder::Arch;

@@ -227,8 +227,13 @@ impl Variant for Thin {
         if let Some(why) = refusal(problem, target) {
             return Err(KernelError::unfit(format!("gemm {problem} thin: {why}")));
         }
-        let tile = choose::tile(problem, given, target);
-        let job = job_with_thin(problem, tile, given, target)?;
+        // A tile ends before it could be left: blocks leave between tiles.
+        let given = given.map(|given| Schedule {
+            pausing: false,
+            ..given.clone()
+        });
+        let tile = choose::tile(problem, given.as_ref(), target);
+        let job = job_with_thin(problem, tile, given.as_ref(), target)?;
         let plan = LaunchPlan::of_job(self.name(), job);
         Ok(over_operands(plan, self.name(), problem))
     }

@@ -146,16 +146,30 @@ fn schedules_hand_out_tiles_of_one_share() {
     let direct = right_in(problem, "thin:16x1", [0, 1], None, "h200");
     for text in ["ticket early greedy", "ticket late max-steals(3)", "static"] {
         let schedule: Schedule = text.parse().expect("a schedule");
-        let mut few = common::device("h200").1;
-        few.sms = 2;
         let found = right_in(problem, "thin:16x1", [0, 1], Some(&schedule), "h200");
         assert_eq!(found, direct, "{schedule}");
-        // The variant does not share the depth there.
+    }
+    // The variant does not share the depth there.
+    for text in [
+        "ticket late max-steals(3)",
+        "ticket late pausing until-asked",
+    ] {
+        let schedule: Schedule = text.parse().expect("a schedule");
+        let (device, mut target) = common::device("h200");
+        target.sms = 2;
         let variant = FAMILY
-            .choose(Some("thin"), &problem, few)
+            .choose(Some("thin"), &problem, target)
             .expect("it suits");
-        let job = variant.job(&problem, Some(&schedule), few).expect("a job");
+        let job = variant.job(&problem, Some(&schedule), target);
+        let job = job.expect("a job");
         assert!(job.name.ends_with("x1"), "{}", job.name);
+        let mut prepared = prepared(job, problem, 6);
+        common::run(&mut prepared.job, &device, &Settings::default());
+        let difference = (prepared.verify)(&prepared.job).expect("a comparison");
+        assert!(
+            difference.within(prepared.bound),
+            "{schedule}: {difference}"
+        );
     }
     let (_, target) = common::device("h200");
     let ticket: Schedule = "ticket early greedy".parse().expect("a schedule");
