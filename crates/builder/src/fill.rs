@@ -102,6 +102,12 @@ impl<'k, T: Storable> FillTile<'k, T> {
         }
     }
 
+    /// Its columns before `at`, and those from there on: a multiple of 16 bytes, of a tile that is not swizzled.
+    #[track_caller]
+    pub fn split_columns(&self, at: u32) -> [FillTile<'k, T>; 2] {
+        self.tile.split_columns(at).map(|tile| FillTile { tile })
+    }
+
     /// Copies the 16 bytes at chunk `chunk` of a row.
     #[track_caller]
     pub fn copy_chunk(

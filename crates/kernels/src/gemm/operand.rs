@@ -11,7 +11,7 @@ use heist_builder::{
     Bool, FillTile, FragmentA, FragmentB, Global, Half, IntoVal, Kernel, MmaInput, Piece, Ptr,
     RowShifts, SharedTile, Storable, Tf32, TileLayout, TileSpec, Val, bf16, f16,
 };
-use std::cell::Cell;
+use std::cell::{Cell, RefCell};
 
 /// How many bytes are copied at once: as many as the alignment of rows allows.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
@@ -192,6 +192,91 @@ pub(crate) fn shifted_bytes(major: Major, [outer, depth]: [u32; 2], bytes: u32) 
 /// Bytes of the widest copy.
 const CHUNK: u32 = 16;
 
+/// A stage's part of an operand whose rows have shifts.
+struct Shifted<'k, T> {
+    /// Its first element.
+    at: Ptr<'k, Global, T>,
+    pitch: Val<'k, u32>,
+    /// Elements inside of a row, and rows inside.
+    row: Val<'k, u32>,
+    rows: Val<'k, u32>,
+}
+
+/// Sixteen bytes of a row of it.
+#[derive(Clone, Copy)]
+struct Chunk<'k, T> {
+    at: Ptr<'k, Global, T>,
+    /// Elements before the row in its first chunk.
+    shift: Val<'k, u32>,
+    /// Elements up to the last one inside of the row.
+    count: Val<'k, u32>,
+}
+
+impl<'k, T: Element> Shifted<'k, T> {
+    /// Copies the columns from one on. Where rows `begin`, the first elements of a chunk may not be the operand's.
+    fn copy(&self, first: u32, to: FillTile<'k, T>, begin: bool) {
+        let per = CHUNK / T::BYTES;
+        // Rows have the same shift again a few rows on, and then a thread's address is the one before and a constant.
+        let known: RefCell<Vec<Chunk<'k, T>>> = RefCell::default();
+        to.each_piece::<CHUNK>(|piece| {
+            let apart = (per / piece.below.max(1)).max(1);
+            let repeats = (apart * piece.below).is_multiple_of(per) && piece.below > 0;
+            let turn = (piece.trip % apart) as usize;
+            let before = known.borrow().get(turn).copied().filter(|_| repeats);
+            let chunk = match before {
+                Some(chunk) => {
+                    let bytes = self.pitch.mul_wide(apart * piece.below * T::BYTES);
+                    Chunk {
+                        at: chunk.at.byte_offset(bytes),
+                        ..chunk
+                    }
+                }
+                None => self.chunk(piece.row, piece.col + first),
+            };
+            match before {
+                Some(_) => known.borrow_mut()[turn] = chunk,
+                None => known.borrow_mut().push(chunk),
+            }
+            let count = piece.row.lt(self.rows).select(chunk.count, 0u32);
+            let copy = || piece.copy(chunk.at, Some(count * T::BYTES));
+            match begin {
+                false => copy(),
+                true => {
+                    let begins = piece.col.eq(0u32) & count.gt(chunk.shift) & chunk.shift.gt(0u32);
+                    let single = || self.load(&piece, Chunk { count, ..chunk });
+                    piece.row.kernel().if_else(begins, single, copy);
+                }
+            }
+        });
+    }
+
+    /// Those of a row that lie at this column of the stage.
+    fn chunk(&self, row: Val<'k, u32>, col: Val<'k, u32>) -> Chunk<'k, T> {
+        let (at, shift) = aligned(self.at.at(row.mul_add(self.pitch, col)));
+        // Counted from the beginning of the row's first chunk.
+        let end = self.row + shift;
+        let count = (end.max(col) - col).min(CHUNK / T::BYTES);
+        Chunk { at, shift, count }
+    }
+
+    /// Loads a row's first chunk element by element: those before the row are not the operand's.
+    fn load(&self, piece: &Piece<'k, T, CHUNK>, chunk: Chunk<'k, T>) {
+        let all = 0..CHUNK / T::BYTES;
+        let read: Vec<_> = all
+            .clone()
+            .map(|index| {
+                let inside = chunk.shift.le(index) & chunk.count.gt(index);
+                // The row's first element is there, so that no load waits for a branch.
+                let value = chunk.at.at(inside.select(index, chunk.shift)).load();
+                inside.select(value, T::zero())
+            })
+            .collect();
+        for (index, value) in all.zip(read) {
+            piece.store(index, value);
+        }
+    }
+}
+
 impl Operand {
     /// Whether rows of a tile have elements of the operand before their first one, in tiles of the whole depth that begin there.
     pub(crate) fn follows<'k>(&self, outer: Val<'k, u32>) -> Bool<'k> {
@@ -293,37 +378,29 @@ impl Operand {
         from: From<'k, T>,
         to: FillTile<'k, T>,
     ) {
-        let (k, per) = (step.kernel(), CHUNK / T::BYTES);
-        let stage = self.stage(step, from);
         let start = step * self.depth;
         let left = (from.depth.max(start) - start).min(self.depth);
         let (row, rows, follows) = match self.major {
             Major::Depth => (left, from.outer, from.follows | start.gt(0u32)),
             Major::Outer => (from.outer.min(self.outer), left, from.follows),
         };
-        to.each_piece::<CHUNK>(|piece| {
-            let first = stage.at(piece.row.mul_add(from.pitch, piece.col));
-            let (chunk, shift) = aligned(first);
-            // Counted from the beginning of the row's first 16 bytes.
-            let end = row + shift;
-            let count = (end.max(piece.col) - piece.col).min(per);
-            let count = piece.row.lt(rows).select(count, 0u32);
-            let begins = piece.col.eq(0u32) & count.gt(shift) & shift.gt(0u32) & !follows;
-            let single = || {
-                let read: Vec<_> = (0..per)
-                    .map(|index| {
-                        let inside = shift.le(index) & count.gt(index);
-                        // The row's first element is there, so that no load waits for a branch.
-                        let value = chunk.at(inside.select(index, shift)).load();
-                        inside.select(value, T::zero())
-                    })
-                    .collect();
-                for (index, value) in (0..per).zip(read) {
-                    piece.store(index, value);
-                }
-            };
-            k.if_else(begins, single, || piece.copy(chunk, Some(count * T::BYTES)));
-        });
+        let own = match self.major {
+            Major::Depth => self.depth,
+            Major::Outer => self.outer,
+        };
+        let stage = Shifted {
+            at: self.stage(step, from),
+            pitch: from.pitch,
+            row,
+            rows,
+        };
+        // By themselves the 16 bytes that rows have for their shifts: the others are as many as threads, mostly.
+        let [most, last] = to.split_columns(own);
+        let all = |begins| {
+            stage.copy(0, most, begins);
+            stage.copy(own, last, false);
+        };
+        step.kernel().if_else(follows, || all(false), || all(true));
     }
 
     /// The first element of a stage.

@@ -1,6 +1,6 @@
 //! How a problem is cut, and whether this kernel is expected ahead of the others: a small model.
 
-use super::{Form, ThinTile, majors, refusal, sides};
+use super::tile::{Form, ThinTile, majors, refusal, sides};
 use crate::family::Target;
 use crate::gemm::anew::{Anew, as_it_is};
 use crate::gemm::choose::ranked;

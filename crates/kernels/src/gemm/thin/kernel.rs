@@ -1,6 +1,6 @@
 //! The kernel: a tile's share of the depth, multiplied and added up.
 
-use super::{Form, THREADS, majors, sides, swapped};
+use super::tile::{Form, THREADS, majors, sides, swapped};
 use crate::error::KernelError;
 use crate::family::Target;
 use crate::gemm::epilogue::{Finish, Stored, To};
