@@ -102,6 +102,12 @@ impl<'k, T: Storable> FillTile<'k, T> {
         }
     }
 
+    /// Its columns before `at`, and those from there on: a multiple of 16 bytes, of a tile that is not swizzled.
+    #[track_caller]
+    pub fn split_columns(&self, at: u32) -> [FillTile<'k, T>; 2] {
+        self.tile.split_columns(at).map(|tile| FillTile { tile })
+    }
+
     /// Copies the 16 bytes at chunk `chunk` of a row.
     #[track_caller]
     pub fn copy_chunk(
@@ -286,46 +292,7 @@ impl<'k, T: Storable> FillTile<'k, T> {
             }
         }
     }
-
-    /// Stores what `value` gives for each element, for the whole block to fill the whole tile: for sources
-    /// that copies can't read. A thread asks for up to sixteen elements before it stores the first of them.
-    #[track_caller]
-    pub fn each_element(&self, value: impl Fn(&Piece<'k, T, 1>) -> Val<'k, T>) {
-        let k = self.tile.kernel();
-        k.asked_here();
-        let (total, threads) = (self.tile.cols() * self.tile.rows(), k.threads());
-        let piece = |index: Val<'k, u32>| {
-            let (row, col) = (index / self.tile.cols(), index % self.tile.cols());
-            Piece {
-                row,
-                col,
-                trip: 0,
-                below: 0,
-                to: self.tile.at(row, col),
-            }
-        };
-        let mut together = (1..=AT_ONCE).rev();
-        let together = together.find(|count| total.is_multiple_of(threads * count));
-        // Where threads have no equal share, some of them end earlier.
-        let count = together.unwrap_or(1);
-        let group = |first: Val<'k, u32>| {
-            let trips = 0..count;
-            let pieces: Vec<_> = trips.map(|trip| piece(first + trip * threads)).collect();
-            let values: Vec<_> = pieces.iter().map(&value).collect();
-            for (piece, value) in pieces.iter().zip(values) {
-                piece.to.store(value);
-            }
-        };
-        let t = k.thread_index();
-        match total == threads * count {
-            true => group(t),
-            false => k.for_step(t, total, threads * count, group),
-        }
-    }
 }
-
-/// Elements that a thread asks for at a time.
-const AT_ONCE: u32 = 16;
 
 /// A few neighbours of a row of a tile while it is filled.
 #[derive(Debug)]
@@ -347,5 +314,11 @@ impl<'k, T: Storable, const BYTES: u32> Piece<'k, T, BYTES> {
     #[track_caller]
     pub fn copy(&self, from: Ptr<'k, Global, T>, bytes: Option<Val<'k, u32>>) {
         copy::<T, BYTES>(self.to, from, bytes);
+    }
+
+    /// Writes one of its elements by an ordinary store, where a copy would read too much.
+    #[track_caller]
+    pub fn store(&self, index: u32, value: impl IntoVal<'k, T>) {
+        self.to.at(index).store(value);
     }
 }

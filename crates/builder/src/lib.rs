@@ -65,6 +65,7 @@ mod raw;
 mod request;
 mod scalar;
 mod shared;
+mod shifted;
 mod spec;
 mod tcgen05;
 mod tensor_left;
@@ -116,6 +117,7 @@ pub use scalar::{
     Word,
 };
 pub use shared::{Array, LocalArray, SharedArray};
+pub use shifted::{RowShifts, ShiftedSource};
 pub use spec::{BuiltKernel, KernelSpec};
 pub use tcgen05::{AccumulatorWriter, MultiplyingThread, Product, TensorInput, TensorOperand};
 pub use tensor_left::{

@@ -21,7 +21,7 @@
 
 use crate::emit::Opnd;
 use crate::kernel::Kernel;
-use crate::pointer::{FragmentSpace, Ptr};
+use crate::pointer::{FragmentSpace, Ptr, Shared};
 use crate::scalar::{Bf16x2, F16x2, Half, Storable, Tf32, Word};
 use crate::tile::{LaneOrder, Loader, SharedTile};
 use crate::value::{IntoVal, Val, Var};
@@ -40,22 +40,34 @@ pub trait MmaInput: Storable {
     const K: u32;
     #[doc(hidden)]
     const NAME: &'static str;
+    /// The register of the elements that lie there: of as many as it holds.
+    #[doc(hidden)]
+    fn gather<'k>(at: [Ptr<'k, Shared, Self>; 2]) -> Val<'k, Self::Reg>;
 }
 
-impl MmaInput for f16 {
-    type Reg = F16x2;
-    const K: u32 = 16;
-    const NAME: &'static str = "f16";
+macro_rules! halves {
+    ($($ty:ty, $pair:ty, $name:literal;)*) => {$(
+        impl MmaInput for $ty {
+            type Reg = $pair;
+            const K: u32 = 16;
+            const NAME: &'static str = $name;
+            #[track_caller]
+            fn gather<'k>([low, high]: [Ptr<'k, Shared, $ty>; 2]) -> Val<'k, $pair> {
+                Val::pack(low.load(), high.load())
+            }
+        }
+    )*};
 }
-impl MmaInput for bf16 {
-    type Reg = Bf16x2;
-    const K: u32 = 16;
-    const NAME: &'static str = "bf16";
-}
+halves! { f16, F16x2, "f16"; bf16, Bf16x2, "bf16"; }
+
 impl MmaInput for Tf32 {
     type Reg = Tf32;
     const K: u32 = 8;
     const NAME: &'static str = "tf32";
+    #[track_caller]
+    fn gather<'k>([one, _]: [Ptr<'k, Shared, Tf32>; 2]) -> Val<'k, Tf32> {
+        one.load()
+    }
 }
 
 /// A 16-row block of the left matrix, `K` deep.

@@ -196,6 +196,26 @@ impl<'k, T: Storable> SharedTile<'k, T> {
         }
     }
 
+    /// Its columns before `at`, and those from there on.
+    #[track_caller]
+    pub(crate) fn split_columns(&self, at: u32) -> [SharedTile<'k, T>; 2] {
+        let k = self.kernel();
+        k.must_divide("the bytes before a column", (at * T::BYTES).into(), 16);
+        if at > self.cols || self.layout == TileLayout::Swizzled {
+            k.fail(format!(
+                "a tile of {} columns can't be split at column {at}, or is swizzled",
+                self.cols
+            ));
+        }
+        let part = |base, cols| SharedTile {
+            base,
+            cols,
+            ..*self
+        };
+        let at = at.min(self.cols);
+        [part(self.base, at), part(self.base.at(at), self.cols - at)]
+    }
+
     /// How many elements a row has.
     pub fn cols(&self) -> u32 {
         self.cols

@@ -213,20 +213,29 @@ const SMALL: u32 = 64;
 const SMALL_DEPTH: u32 = 64;
 const SMALL_BLOCKS: u32 = 2;
 
-/// Microseconds that an element of the depth takes longer in these where rows start anywhere: they come element by element, and each step waits for them. On an
-/// H200 0.04 to 0.07 where a round of tiles has the GPU, and up to 0.12 in more (20 shapes of the survey's `odd`).
-const ELEMENT: f64 = 0.045;
+/// Microseconds that an element of the depth takes in these where rows start anywhere and lanes load single elements of shared memory. An estimate from the instructions of a step; when
+/// these came from global memory one by one, and each step waited for them, it was 0.04 to 0.07 on an H200.
+const ELEMENT: f64 = 0.02;
 /// Microseconds of a launch before, as far as the next one does not hide it.
 const BEFORE: f64 = 2.0;
 /// Megabytes that it reads or writes in a microsecond.
 const MOVED: f64 = 2.5;
 
 /// Whether it costs more to write operands anew, since their rows start anywhere, than `mma.sync` loses which takes them as they are, in one launch. Where it has little
-/// depth it has ended before: on an H200 47 x 59 x 20 took 3.0 us so, and 930 columns of a depth of 318, written anew, 3.2; but 51 x 17 x 151 took 10.3.
+/// depth it has ended before.
 pub(crate) fn costs_more(problem: &Gemm, target: Target) -> bool {
     let Some(anew) = Anew::along(problem, [false; 2]) else {
         return false;
     };
+    let before = BEFORE + 2.0 * anew.bytes() / 1e6 / MOVED;
+    as_it_is(problem, target) <= before
+}
+
+/// Microseconds that the smallest tiles of `mma.sync` take for a depth whose rows start anywhere; they take no batches.
+pub(crate) fn as_it_is(problem: &Gemm, target: Target) -> f64 {
+    if problem.batch > 1 {
+        return f64::INFINITY;
+    }
     let tiles = f64::from(problem.m.div_ceil(SMALL)) * f64::from(problem.n.div_ceil(SMALL));
     let rounds = (tiles / f64::from(target.sms * SMALL_BLOCKS)).ceil();
     let depth = f64::from(
@@ -234,6 +243,5 @@ pub(crate) fn costs_more(problem: &Gemm, target: Target) -> bool {
             .k
             .next_multiple_of(SMALL_DEPTH / problem.input.bytes()),
     );
-    let before = BEFORE + 2.0 * anew.bytes() / 1e6 / MOVED;
-    problem.batch == 1 && rounds * depth * ELEMENT <= before
+    rounds * depth * ELEMENT
 }

@@ -5,6 +5,7 @@ use super::choose;
 use super::problem::{Gemm, Input};
 use super::reference::{buffers, found, result};
 use super::space;
+use super::thin::{self, Thin, ThinTile, job_with_thin};
 use super::variant::{
     FAMILY, LargeTiles, Warpgroups, job_with, job_with_tiling, schedule as usual,
 };
@@ -52,7 +53,7 @@ pub(super) const PARAMETERS: &[Parameter] = &[
     parameter(
         "config",
         "",
-        "a tile shape instead: 128x256x32/64x64/4, wgmma:128x256x64/4, tcgen05:128x256x64/4",
+        "a tile shape instead: 128x256x32/64x64/4, wgmma:128x256x64/4, tcgen05:128x256x64/4, thin:64x4",
     ),
     parameter("seed", "1", "of the random data"),
 ];
@@ -110,6 +111,9 @@ impl Listing for GemmEntry {
                 let tiling = Some(text.parse()?);
                 return Ok(Some(blackwell::schedule(problem, tiling, target)));
             }
+            Some(text) if text.starts_with("thin:") => {
+                return Ok(Some(text.parse::<ThinTile>()?.schedule()));
+            }
             Some(text) if text.starts_with("wgmma:") => Some(text.parse()?),
             Some(_) => None,
             None => {
@@ -122,6 +126,9 @@ impl Listing for GemmEntry {
                         Some(choose::tiling(problem, None, target))
                     }
                     name if name == LargeTiles.name() => Some(LARGE),
+                    name if name == Thin.name() => {
+                        return Ok(Some(thin::schedule(problem, target)));
+                    }
                     _ => None,
                 }
             }
@@ -144,6 +151,9 @@ impl Listing for GemmEntry {
             }
             Some(text) if text.starts_with("wgmma:") => {
                 job_with_tiling(problem, text.parse()?, schedule, target)
+            }
+            Some(text) if text.starts_with("thin:") => {
+                job_with_thin(problem, text.parse()?, schedule, target)
             }
             Some(text) => {
                 let own = usual(target);

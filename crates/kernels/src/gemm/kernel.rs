@@ -7,8 +7,8 @@ use super::operand::{Element, From, Operand, Width};
 use super::problem::{Gemm, Input, Major, Output, Scales};
 use crate::error::KernelError;
 use heist_builder::{
-    Arch, BuildError, CopyPipeline, Global, Kernel, Tf32, TileSpec, Val, WarpTile, bf16, f16,
-    kernel_params,
+    Arch, BuildError, CopyPipeline, FillTile, Global, Kernel, SharedTile, Tf32, TileSpec, Val,
+    WarpTile, bf16, f16, kernel_params,
 };
 use heist_launch::Dim3;
 use heist_sched::{Schedule, Tile, Tiled, TiledKernel};
@@ -81,7 +81,7 @@ impl Plan {
         };
         let (rows, cols) = (config.rows, config.cols);
         let [width_a, width_b] = [0, 1].map(|at: usize| match problem.anywhere[at] {
-            true => Width::Element,
+            true => Width::Shifted,
             false => Width::of([problem.lda, problem.ldb][at], bytes),
         });
         Ok(Plan {
@@ -164,12 +164,14 @@ fn build_typed<T: Element, O: Stored>(
                     pitch: args.lda,
                     outer: args.m - row0,
                     depth: args.k,
+                    follows: plan.a.follows(row0),
                 };
                 let b = From {
                     at: args.b.cast::<T>().at(skip(plan.b.major, col0, args.ldb)),
                     pitch: args.ldb,
                     outer: args.n - col0,
                     depth: args.k,
+                    follows: plan.b.follows(col0),
                 };
                 let cut = Cut::of(&config);
                 let warp = WarpPlace::new(k, &cut);
@@ -293,25 +295,32 @@ pub(crate) fn multiply<'k, T: Element>(
     let sums = WarpTile::zero(k, (rows / 16) as usize, (cols / 8) as usize);
     let warp = WarpPlace::new(k, cut);
     let depth = plan.a.depth;
-    stages.again().run_ahead(
-        (a.depth + (depth - 1)) / depth,
-        depth / T::K,
-        |step, (left, right)| {
-            // Only A of tiles that are stored by rows is ever cut short.
-            let left = match plan.a.major {
-                Major::Depth => left.top(cut.rows),
-                Major::Outer => left,
-            };
-            plan.a.fill(step, a, left);
-            plan.b.fill(step, b, right);
-        },
-        |(left, right), part| {
-            (
-                plan.a.left(left, warp.row, rows, part),
-                plan.b.right(right, warp.col, cols, part),
-            )
-        },
-        |(left, right)| sums.mma(left, right),
-    );
+    let steps = (a.depth + (depth - 1)) / depth;
+    let shifts = (plan.a.shifts(k, a), plan.b.shifts(k, b));
+    let fill = |step, (left, right): (FillTile<'k, T>, FillTile<'k, T>)| {
+        // Only A of tiles that are stored by rows is ever cut short.
+        let left = match plan.a.major {
+            Major::Depth => left.top(cut.rows),
+            Major::Outer => left,
+        };
+        plan.a.fill(step, a, left);
+        plan.b.fill(step, b, right);
+    };
+    let load = |(left, right): (SharedTile<'k, T>, SharedTile<'k, T>), part| {
+        (
+            plan.a.left(left, shifts.0.as_ref(), warp.row, rows, part),
+            plan.b.right(right, shifts.1.as_ref(), warp.col, cols, part),
+        )
+    };
+    let work = |(left, right): &(Vec<_>, Vec<_>)| sums.mma(left, right);
+    let parts = depth / T::K;
+    let stages = stages.again();
+    match shifts {
+        (None, None) => stages.run_ahead(steps, parts, fill, load, work),
+        // Lanes load a word or two of each register by itself: for a step ahead there are none left.
+        _ => stages.run(steps, fill, |_, stage| {
+            (0..parts).for_each(|part| work(&load(stage, part)));
+        }),
+    }
     sums
 }

@@ -1,8 +1,8 @@
 //! `D = activation(alpha * A * B + beta * C + bias)`, on tensor cores.
 //!
 //! [`Gemm`] is the problem, [`Config`] the tile shape. Any shape works: elements past the edge of a
-//! matrix are neither read nor stored, and unaligned rows are copied in smaller pieces. Matrices
-//! start at multiples of 16 bytes.
+//! matrix are neither read nor stored, and rows may start anywhere. Matrices start at multiples of 16 bytes,
+//! or at any element where the problem says so ([`Gemm::anywhere`]).
 //!
 //! ```
 //! use heist_builder::Arch;
@@ -41,6 +41,7 @@ mod scales;
 mod space;
 mod split;
 mod tail;
+mod thin;
 mod tiling;
 
 mod variant;
@@ -69,6 +70,7 @@ pub use problem::{Activation, Epilogue, Gemm, Input, Layout, Major, Output, Scal
 pub(crate) use reference::random_scales;
 pub(crate) use row_scales::Ahead;
 pub(crate) use scales::{BLOCK as SCALE_BLOCK, BlockScales, CopiedScales, maps as scale_maps};
+pub use thin::{ThinTile, job_with_thin};
 pub(crate) use tiling::GROUP_ROWS;
 pub use tiling::{Cluster, Tiling};
 pub use variant::{FAMILY, job_with, job_with_tiling, schedule};

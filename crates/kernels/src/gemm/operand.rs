@@ -1,19 +1,23 @@
 //! The loads of an operand: from global memory into a stage, and from there into fragments.
 //!
 //! Elements past the edge of a matrix are zero in a stage; global memory there is not read.
+//!
+//! Rows that begin anywhere are copied as the others are, 16 bytes at a time from multiples of 16 bytes on, and lie in a stage as far behind the beginning
+//! of its row as in global memory ([`RowShifts`]). Where a row begins in the middle of 16 bytes, these are read element by element: what lies before them is
+//! not the operand's.
 
 use super::problem::Major;
 use heist_builder::{
-    FillTile, FragmentA, FragmentB, Global, Half, IntoVal, MmaInput, Piece, Ptr, SharedTile,
-    Storable, Tf32, TileLayout, TileSpec, Val, bf16, f16,
+    Bool, FillTile, FragmentA, FragmentB, Global, Half, IntoVal, Kernel, MmaInput, Piece, Ptr,
+    RowShifts, SharedTile, Storable, Tf32, TileLayout, TileSpec, Val, bf16, f16,
 };
-use std::cell::Cell;
+use std::cell::{Cell, RefCell};
 
 /// How many bytes are copied at once: as many as the alignment of rows allows.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub enum Width {
-    /// One element, through a register.
-    Element,
+    /// Sixteen bytes from the multiple of 16 below on: rows start anywhere.
+    Shifted,
     /// Four bytes.
     Four,
     /// Eight bytes.
@@ -29,8 +33,8 @@ impl Width {
         match pitch {
             _ if pitch.is_multiple_of(16) => Width::Sixteen,
             _ if pitch.is_multiple_of(8) => Width::Eight,
-            _ if pitch.is_multiple_of(4) => Width::Four,
-            _ => Width::Element,
+            _ if pitch.is_multiple_of(4) && bytes < 4 => Width::Four,
+            _ => Width::Shifted,
         }
     }
 }
@@ -154,17 +158,147 @@ pub(crate) struct From<'k, T> {
     pub(crate) outer: Val<'k, u32>,
     /// The whole depth.
     pub(crate) depth: Val<'k, u32>,
+    /// Whether there are elements of the operand before the first one in each of its rows.
+    pub(crate) follows: Bool<'k>,
+}
+
+/// Where the 16 bytes begin that an element is in, and how many elements are before it in them.
+fn aligned<'k, T: Storable>(at: Ptr<'k, Global, T>) -> (Ptr<'k, Global, T>, Val<'k, u32>) {
+    let address = at.address();
+    let bytes = address.cast::<u32>() & (CHUNK - 1);
+    let below = Ptr::<Global, T>::from_address(address & !u64::from(CHUNK - 1));
+    (below, bytes / T::BYTES)
+}
+
+/// From row to row in a stage, in 16 bytes, where rows have so many and shifts: one more for these. Lanes read single elements, of eight rows along
+/// the depth, or of four rows (every other one of halves) across it: in different banks where that is an odd number, or twice one for words across the depth.
+fn shifted_chunks(chunks: u32, words_across: bool) -> u32 {
+    match words_across {
+        false => (chunks + 1) | 1,
+        true => 2 * ((chunks + 1).div_ceil(2) | 1),
+    }
+}
+
+/// Bytes of the part that a stage has of an operand with shifts.
+pub(crate) fn shifted_bytes(major: Major, [outer, depth]: [u32; 2], bytes: u32) -> u32 {
+    let (rows, row) = match major {
+        Major::Depth => (outer, depth),
+        Major::Outer => (depth, outer),
+    };
+    let words_across = major == Major::Outer && bytes == 4;
+    rows * CHUNK * shifted_chunks(row * bytes / CHUNK, words_across)
+}
+
+/// Bytes of the widest copy.
+const CHUNK: u32 = 16;
+
+/// A stage's part of an operand whose rows have shifts.
+struct Shifted<'k, T> {
+    /// Its first element.
+    at: Ptr<'k, Global, T>,
+    pitch: Val<'k, u32>,
+    /// Elements inside of a row, and rows inside.
+    row: Val<'k, u32>,
+    rows: Val<'k, u32>,
+}
+
+/// Sixteen bytes of a row of it.
+#[derive(Clone, Copy)]
+struct Chunk<'k, T> {
+    at: Ptr<'k, Global, T>,
+    /// Elements before the row in its first chunk.
+    shift: Val<'k, u32>,
+    /// Elements up to the last one inside of the row.
+    count: Val<'k, u32>,
+}
+
+impl<'k, T: Element> Shifted<'k, T> {
+    /// Copies the columns from one on. Where rows `begin`, the first elements of a chunk may not be the operand's.
+    fn copy(&self, first: u32, to: FillTile<'k, T>, begin: bool) {
+        let per = CHUNK / T::BYTES;
+        // Rows have the same shift again a few rows on, and then a thread's address is the one before and a constant.
+        let known: RefCell<Vec<Chunk<'k, T>>> = RefCell::default();
+        to.each_piece::<CHUNK>(|piece| {
+            let apart = (per / piece.below.max(1)).max(1);
+            let repeats = (apart * piece.below).is_multiple_of(per) && piece.below > 0;
+            let turn = (piece.trip % apart) as usize;
+            let before = known.borrow().get(turn).copied().filter(|_| repeats);
+            let chunk = match before {
+                Some(chunk) => {
+                    let bytes = self.pitch.mul_wide(apart * piece.below * T::BYTES);
+                    Chunk {
+                        at: chunk.at.byte_offset(bytes),
+                        ..chunk
+                    }
+                }
+                None => self.chunk(piece.row, piece.col + first),
+            };
+            match before {
+                Some(_) => known.borrow_mut()[turn] = chunk,
+                None => known.borrow_mut().push(chunk),
+            }
+            let count = piece.row.lt(self.rows).select(chunk.count, 0u32);
+            let copy = || piece.copy(chunk.at, Some(count * T::BYTES));
+            match begin {
+                false => copy(),
+                true => {
+                    let begins = piece.col.eq(0u32) & count.gt(chunk.shift) & chunk.shift.gt(0u32);
+                    let single = || self.load(&piece, Chunk { count, ..chunk });
+                    piece.row.kernel().if_else(begins, single, copy);
+                }
+            }
+        });
+    }
+
+    /// Those of a row that lie at this column of the stage.
+    fn chunk(&self, row: Val<'k, u32>, col: Val<'k, u32>) -> Chunk<'k, T> {
+        let (at, shift) = aligned(self.at.at(row.mul_add(self.pitch, col)));
+        // Counted from the beginning of the row's first chunk.
+        let end = self.row + shift;
+        let count = (end.max(col) - col).min(CHUNK / T::BYTES);
+        Chunk { at, shift, count }
+    }
+
+    /// Loads a row's first chunk element by element: those before the row are not the operand's.
+    fn load(&self, piece: &Piece<'k, T, CHUNK>, chunk: Chunk<'k, T>) {
+        let all = 0..CHUNK / T::BYTES;
+        let read: Vec<_> = all
+            .clone()
+            .map(|index| {
+                let inside = chunk.shift.le(index) & chunk.count.gt(index);
+                // The row's first element is there, so that no load waits for a branch.
+                let value = chunk.at.at(inside.select(index, chunk.shift)).load();
+                inside.select(value, T::zero())
+            })
+            .collect();
+        for (index, value) in all.zip(read) {
+            piece.store(index, value);
+        }
+    }
 }
 
 impl Operand {
+    /// Whether rows of a tile have elements of the operand before their first one, in tiles of the whole depth that begin there.
+    pub(crate) fn follows<'k>(&self, outer: Val<'k, u32>) -> Bool<'k> {
+        match self.major {
+            Major::Depth => outer.kernel().c(false),
+            Major::Outer => outer.gt(0u32),
+        }
+    }
+
     /// A stage's part.
     pub(crate) fn spec<T: Storable>(&self) -> TileSpec<'static, T> {
         let (rows, cols) = match self.major {
             Major::Depth => (self.outer, self.depth),
             Major::Outer => (self.depth, self.outer),
         };
-        let bytes = cols * T::BYTES;
+        let (bytes, per) = (cols * T::BYTES, CHUNK / T::BYTES);
         let words = self.major == Major::Outer && T::BYTES == 4;
+        if self.width == Width::Shifted {
+            let chunks = cols / per + 1;
+            let gap = shifted_chunks(cols / per, words) - chunks;
+            return TileSpec::new(self.name, rows, chunks * per, TileLayout::Padded(gap * per));
+        }
         let layout = if bytes.is_power_of_two() && bytes >= 32 && !words {
             TileLayout::Swizzled
         } else if words {
@@ -172,9 +306,32 @@ impl Operand {
             // bank conflicts.
             TileLayout::Padded(8)
         } else {
-            TileLayout::Padded(16 / T::BYTES)
+            TileLayout::Padded(per)
         };
         TileSpec::new(self.name, rows, cols, layout)
+    }
+
+    /// The shifts of the rows that this lane's elements are in, where rows have any.
+    pub(crate) fn shifts<'k, T: Element>(
+        &self,
+        k: &Kernel<'k>,
+        from: From<'k, T>,
+    ) -> Option<RowShifts<'k>> {
+        (self.width == Width::Shifted).then(|| self.row_shifts(k, from))
+    }
+
+    /// The same where they have.
+    pub(crate) fn row_shifts<'k, T: Element>(
+        &self,
+        k: &Kernel<'k>,
+        from: From<'k, T>,
+    ) -> RowShifts<'k> {
+        // A stage and a warp's part of it begin a multiple of 16 bytes further on.
+        let of = |row| aligned(from.at.at(from.pitch * row)).1;
+        match self.major {
+            Major::Depth => RowShifts::along(k, of),
+            Major::Outer => RowShifts::across::<T>(k, of),
+        }
     }
 
     /// Copies the operand's part of stage `step`.
@@ -187,8 +344,8 @@ impl Operand {
         match self.width {
             Width::Sixteen => self.copy::<T, 16>(step, from, to),
             Width::Eight => self.copy::<T, 8>(step, from, to),
-            Width::Four if T::BYTES < 4 => self.copy::<T, 4>(step, from, to),
-            Width::Four | Width::Element => self.load(step, from, to),
+            Width::Four => self.copy::<T, 4>(step, from, to),
+            Width::Shifted => self.copy_shifted(step, from, to),
         }
     }
 
@@ -214,20 +371,36 @@ impl Operand {
         });
     }
 
-    fn load<'k, T: Element>(&self, step: Val<'k, u32>, from: From<'k, T>, to: FillTile<'k, T>) {
-        let stage = self.stage(step, from);
-        to.each_element(|piece| {
-            let at = piece.row.mul_add(from.pitch, piece.col);
-            match self.inside(step, from, piece, 1) {
-                None => stage.at(at).load(),
-                Some(elements) => {
-                    let inside = elements.gt(0u32);
-                    // The stage's first element is there where any is, so that no load waits for a branch.
-                    let value = stage.at(inside.select(at, 0u32)).load();
-                    inside.select(value, T::zero())
-                }
-            }
-        });
+    /// Copies rows with their shifts.
+    fn copy_shifted<'k, T: Element>(
+        &self,
+        step: Val<'k, u32>,
+        from: From<'k, T>,
+        to: FillTile<'k, T>,
+    ) {
+        let start = step * self.depth;
+        let left = (from.depth.max(start) - start).min(self.depth);
+        let (row, rows, follows) = match self.major {
+            Major::Depth => (left, from.outer, from.follows | start.gt(0u32)),
+            Major::Outer => (from.outer.min(self.outer), left, from.follows),
+        };
+        let own = match self.major {
+            Major::Depth => self.depth,
+            Major::Outer => self.outer,
+        };
+        let stage = Shifted {
+            at: self.stage(step, from),
+            pitch: from.pitch,
+            row,
+            rows,
+        };
+        // By themselves the 16 bytes that rows have for their shifts: the others are as many as threads, mostly.
+        let [most, last] = to.split_columns(own);
+        let all = |begins| {
+            stage.copy(0, most, begins);
+            stage.copy(own, last, false);
+        };
+        step.kernel().if_else(follows, || all(false), || all(true));
     }
 
     /// The first element of a stage.
@@ -275,17 +448,22 @@ impl Operand {
     pub(crate) fn left<'k, T: Element>(
         &self,
         tile: SharedTile<'k, T>,
+        shifts: Option<&RowShifts<'k>>,
         outer: Val<'k, u32>,
         rows: u32,
         part: u32,
     ) -> Vec<FragmentA<'k, T>> {
-        match self.major {
-            Major::Depth => {
+        let blocks = 0..rows / 16;
+        match (shifts, self.major) {
+            (Some(shifts), _) => {
+                let source = tile.shifted(outer, 0, shifts);
+                blocks.map(|block| source.left(block, part)).collect()
+            }
+            (None, Major::Depth) => {
                 let source = tile.a_rows(outer);
-                let blocks = 0..rows / 16;
                 blocks.map(|block| source.fragment(block, part)).collect()
             }
-            Major::Outer => T::left_columns(tile, outer, rows / 16, part),
+            (None, Major::Outer) => T::left_columns(tile, outer, rows / 16, part),
         }
     }
 
@@ -293,18 +471,24 @@ impl Operand {
     pub(crate) fn right<'k, T: Element>(
         &self,
         tile: SharedTile<'k, T>,
+        shifts: Option<&RowShifts<'k>>,
         outer: Val<'k, u32>,
         cols: u32,
         part: u32,
     ) -> Vec<FragmentB<'k, T>> {
-        match self.major {
-            Major::Depth => {
+        match (shifts, self.major) {
+            (Some(shifts), _) => {
+                let source = tile.shifted(outer, 0, shifts);
+                (0..cols / 8)
+                    .map(|block| source.right(block, part))
+                    .collect()
+            }
+            (None, Major::Depth) => {
                 let source = tile.b_rows(outer);
-                let blocks = 0..cols / 16;
-                let pairs = blocks.flat_map(|block| source.fragments(block, part));
+                let pairs = (0..cols / 16).flat_map(|block| source.fragments(block, part));
                 pairs.collect()
             }
-            Major::Outer => T::right_rows(tile, outer, cols / 16, part),
+            (None, Major::Outer) => T::right_rows(tile, outer, cols / 16, part),
         }
     }
 }

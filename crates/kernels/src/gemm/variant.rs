@@ -7,6 +7,7 @@ use super::choose;
 use super::config::Config;
 use super::kernel::{GemmArgs, Plan, build, refusal, tiles};
 use super::problem::Gemm;
+use super::thin::{self, Thin};
 use super::tiling::{Cluster, Tiling};
 use super::wgmma;
 use crate::blackwell::TensorCores;
@@ -51,6 +52,7 @@ pub static FAMILY: Family<Gemm> = Family {
         &TensorCores,
         &Warpgroups,
         &LargeTiles,
+        &Thin,
         &MmaSync {
             name: "mma-128x256",
             about: "mma.sync, 128 x 256 tiles, one block a multiprocessor: large problems",
@@ -153,7 +155,7 @@ impl Variant for Warpgroups {
     fn suits(&self, problem: &Gemm, target: Target) -> Result<u32, String> {
         match wgmma::refusal(problem, target) {
             Some(why) => Err(why),
-            None if costs_more(problem, target) => Ok(0),
+            None if costs_more(problem, target) || thin::is_ahead(problem, target) => Ok(0),
             // Wherever it can, it is ahead of `mma.sync`.
             None => Ok(u32::MAX),
         }

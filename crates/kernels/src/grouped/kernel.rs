@@ -195,6 +195,7 @@ fn build_typed<T: Element, O: Stored>(
                             pitch: member.k,
                             outer: member.m - found.row,
                             depth: member.k,
+                            follows: k.c(false),
                         };
                         let b_pitch = match tile_plan.b.major {
                             Major::Depth => member.k,
@@ -209,6 +210,7 @@ fn build_typed<T: Element, O: Stored>(
                             pitch: b_pitch,
                             outer: member.n - col0,
                             depth: member.k,
+                            follows: tile_plan.b.follows(col0),
                         };
                         let finish = |cut: &Cut| {
                             let warp = WarpPlace::new(k, cut);

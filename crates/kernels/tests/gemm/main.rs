@@ -9,6 +9,7 @@ mod clusters;
 mod leave;
 mod mma;
 mod parts;
+mod thin;
 mod warpgroups;
 mod words;
 
