@@ -12,7 +12,7 @@
 use heist_builder::Arch;
 use heist_kernels::attention::{
     BACKWARD, Backward, Cache, Combine, Config, DecodeShape, Dtype, FAMILY, Grid, HeaviestFirst,
-    Lengths, Mask, Problem, Rung, Sharing, Stay, Sums, WarpgroupShape, Weights, backward_in_parts,
+    Lengths, Mask, Problem, Rung, Sharing, Sums, WarpgroupShape, Weights, backward_in_parts,
     clustered_keys, decode_grid, decode_plan, decode_shape, job, schedule, staying, warpgroup_plan,
     warpgroup_schedule, warpgroup_shape, with_levels,
 };

@@ -8,7 +8,7 @@
 //! A set is `tiles` (every tile shape that may suit, from which the constants of
 //! the model were taken), `orders` (clusters, orders, sources and types for larger
 //! ones), `widths` (for each number of tiles across the narrowest ones, alone and in clusters), `near` (what the model
-//! finds fastest, and the fastest of every kind of tile), `kinds` (what it chooses, and the fastest of a few other kinds), `many` (up to 72: the 24 that it finds fastest, and three of each kind that it finds at most 1.6 times as slow), `small` (few rows), `chosen` (what the model chooses), `tiny` (8-bit floats: what
+//! finds fastest, and the fastest of every kind of tile), `kinds` (what it chooses, and the fastest of a few other kinds), `many` (up to 72: the 24 that it finds fastest, and three of each kind that it finds at most 1.6 times as slow), `small` (few rows), `chosen` (what the model chooses), `thin` (operands whose rows start anywhere: what is chosen, the variants, and few rows in every tile), `tiny` (8-bit floats: what
 //! it chooses first, then every tile shape), `groups` (grouped multiplications, in every
 //! variant), `random-groups` (drawn at random: what is chosen, then tile shapes), `scaled-groups` (those of 8-bit floats: what is chosen, then tile shapes) or
 //! `experts` (layers of experts, in pairs of tile shapes). Shapes are from models, and odd
@@ -24,7 +24,8 @@ mod launches;
 use groups::{drawn, expert_layers, groups, scaled};
 use heist_builder::Arch;
 use heist_kernels::gemm::{
-    Cluster, FAMILY, Gemm, Input, Layout, Output, Scales, Summing, Tiling, job_with_tiling, ranked,
+    Cluster, FAMILY, Gemm, Input, Layout, Output, Scales, Summing, ThinTile, Tiling, job_with_thin,
+    job_with_tiling, ranked,
 };
 use heist_kernels::{Job, KernelError, Target};
 use heist_sched::{Schedule, Submit, TileSource};
@@ -619,6 +620,24 @@ fn jobs(set: &str, words: &[&str], problem: &Gemm) -> Result<Vec<Named>, KernelE
             });
             return Ok(std::iter::once(first).chain(others).collect());
         }
+        "thin" => {
+            let others = FAMILY.variants.iter().filter_map(|variant| {
+                let multiplies = variant.name() == "wgmma" || variant.name().starts_with("mma");
+                let suits = multiplies && variant.suits(problem, H200).is_ok();
+                suits.then(|| (variant.name().to_owned(), variant.job(problem, None, H200)))
+            });
+            let cut = [16, 32, 64, 128]
+                .into_iter()
+                .flat_map(|outer| [1, 2, 4, 8].map(|shares| ThinTile { outer, shares }));
+            let thin = cut.map(|tile| {
+                let job = job_with_thin(problem, tile, None, H200);
+                (tile.to_string(), job)
+            });
+            return Ok(std::iter::once(chosen(problem)?)
+                .chain(others)
+                .chain(thin)
+                .collect());
+        }
         "orders" => {
             let ordered = orders(problem).into_iter().map(|(tiling, schedule)| {
                 let job = job_with_tiling(problem, tiling, Some(&schedule), H200);
@@ -717,7 +736,7 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
     let arguments: Vec<String> = std::env::args().skip(1).collect();
     let [directory, rest @ ..] = &arguments[..] else {
         return Err(
-            "usage: gemm_tiles DIR [tiles|orders|widths|near|wave|crowded|kinds|many|small|chosen|variants|tiny|groups|random-groups|scaled-groups|experts [SHAPE...]]"
+            "usage: gemm_tiles DIR [tiles|orders|widths|near|wave|crowded|kinds|many|small|chosen|variants|thin|tiny|groups|random-groups|scaled-groups|experts [SHAPE...]]"
                 .into(),
         );
     };
