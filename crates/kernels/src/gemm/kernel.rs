@@ -165,6 +165,8 @@ fn build_typed<T: Element, O: Stored>(
                     outer: args.m - row0,
                     depth: args.k,
                     follows: plan.a.follows(row0),
+                    row: plan.a.stored_row(row0, k.c(0)),
+                    packed: plan.a.packed(args.lda, args.m, args.k),
                 };
                 let b = From {
                     at: args.b.cast::<T>().at(skip(plan.b.major, col0, args.ldb)),
@@ -172,6 +174,8 @@ fn build_typed<T: Element, O: Stored>(
                     outer: args.n - col0,
                     depth: args.k,
                     follows: plan.b.follows(col0),
+                    row: plan.b.stored_row(col0, k.c(0)),
+                    packed: plan.b.packed(args.ldb, args.n, args.k),
                 };
                 let cut = Cut::of(&config);
                 let warp = WarpPlace::new(k, &cut);

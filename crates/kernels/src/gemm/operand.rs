@@ -160,6 +160,10 @@ pub(crate) struct From<'k, T> {
     pub(crate) depth: Val<'k, u32>,
     /// Whether there are elements of the operand before the first one in each of its rows.
     pub(crate) follows: Bool<'k>,
+    /// The number of its first row among those that are stored.
+    pub(crate) row: Val<'k, u32>,
+    /// Whether these are stored one right behind the other: then elements of the operand are before each but the first.
+    pub(crate) packed: Bool<'k>,
 }
 
 /// Where the 16 bytes begin that an element is in, and how many elements are before it in them.
@@ -213,8 +217,13 @@ struct Chunk<'k, T> {
 }
 
 impl<'k, T: Element> Shifted<'k, T> {
-    /// Copies the columns from one on. Where rows `begin`, the first elements of a chunk may not be the operand's.
-    fn copy(&self, first: u32, to: FillTile<'k, T>, begin: bool) {
+    /// Copies the columns from one on. Rows that are `alone` begin there, and what is before them may not be the operand's.
+    fn copy(
+        &self,
+        first: u32,
+        to: FillTile<'k, T>,
+        alone: Option<&dyn Fn(Val<'k, u32>) -> Bool<'k>>,
+    ) {
         let per = CHUNK / T::BYTES;
         // Rows have the same shift again a few rows on, and then a thread's address is the one before and a constant.
         let known: RefCell<Vec<Chunk<'k, T>>> = RefCell::default();
@@ -239,12 +248,13 @@ impl<'k, T: Element> Shifted<'k, T> {
             }
             let count = piece.row.lt(self.rows).select(chunk.count, 0u32);
             let copy = || piece.copy(chunk.at, Some(count * T::BYTES));
-            match begin {
-                false => copy(),
-                true => {
-                    let begins = piece.col.eq(0u32) & count.gt(chunk.shift) & chunk.shift.gt(0u32);
+            match alone {
+                None => copy(),
+                Some(alone) => {
+                    let shifted = count.gt(chunk.shift) & chunk.shift.gt(0u32);
                     let single = || self.load(&piece, Chunk { count, ..chunk });
-                    piece.row.kernel().if_else(begins, single, copy);
+                    let alone = alone(piece.row) & shifted;
+                    piece.row.kernel().if_else(alone, single, copy);
                 }
             }
         });
@@ -278,6 +288,27 @@ impl<'k, T: Element> Shifted<'k, T> {
 }
 
 impl Operand {
+    /// The first row of a tile among those that are stored, where it has the depth from an element on.
+    pub(crate) fn stored_row<'k>(&self, outer: Val<'k, u32>, depth: Val<'k, u32>) -> Val<'k, u32> {
+        match self.major {
+            Major::Depth => outer,
+            Major::Outer => depth,
+        }
+    }
+
+    /// Whether rows of an operand with so many outer ones and such a depth are stored one right behind the other.
+    pub(crate) fn packed<'k>(
+        &self,
+        pitch: Val<'k, u32>,
+        outer: Val<'k, u32>,
+        depth: Val<'k, u32>,
+    ) -> Bool<'k> {
+        pitch.eq(match self.major {
+            Major::Depth => depth,
+            Major::Outer => outer,
+        })
+    }
+
     /// Whether rows of a tile have elements of the operand before their first one, in tiles of the whole depth that begin there.
     pub(crate) fn follows<'k>(&self, outer: Val<'k, u32>) -> Bool<'k> {
         match self.major {
@@ -380,9 +411,14 @@ impl Operand {
     ) {
         let start = step * self.depth;
         let left = (from.depth.max(start) - start).min(self.depth);
-        let (row, rows, follows) = match self.major {
-            Major::Depth => (left, from.outer, from.follows | start.gt(0u32)),
-            Major::Outer => (from.outer.min(self.outer), left, from.follows),
+        let (row, rows, follows, top) = match self.major {
+            Major::Depth => (left, from.outer, from.follows | start.gt(0u32), from.row),
+            Major::Outer => (
+                from.outer.min(self.outer),
+                left,
+                from.follows,
+                from.row + start,
+            ),
         };
         let own = match self.major {
             Major::Depth => self.depth,
@@ -396,11 +432,21 @@ impl Operand {
         };
         // By themselves the 16 bytes that rows have for their shifts: the others are as many as threads, mostly.
         let [most, last] = to.split_columns(own);
-        let all = |begins| {
-            stage.copy(0, most, begins);
-            stage.copy(own, last, false);
+        let follow = || stage.copy(0, most, None);
+        let begin = || {
+            let alone = |row: Val<'k, u32>| !from.packed | row.eq(0u32);
+            let per = CHUNK / T::BYTES;
+            if own == per {
+                return stage.copy(0, most, Some(&alone));
+            }
+            // By themselves the first 16 bytes of each row, so that a thread waits once for what it loads.
+            let [head, others] = most.split_columns(per);
+            stage.copy(0, head, Some(&alone));
+            stage.copy(per, others, None);
         };
-        step.kernel().if_else(follows, || all(false), || all(true));
+        let above = from.packed & top.gt(0u32);
+        step.kernel().if_else(follows | above, follow, begin);
+        stage.copy(own, last, None);
     }
 
     /// The first element of a stage.

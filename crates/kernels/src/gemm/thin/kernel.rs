@@ -235,6 +235,8 @@ impl<'k> Work<'_, 'k> {
                 outer: all - outer0,
                 depth: end - first,
                 follows: inner.gt(0u32),
+                row: operand.stored_row(outer0, first),
+                packed: operand.packed(pitch, all, args.depth),
             }
         };
         [
