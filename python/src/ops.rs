@@ -75,9 +75,9 @@ impl Ops {
     }
 
     /// Plans `D = activation(alpha * A * B + beta * C + bias)`, or a batch of such
-    /// products; `scales` are the factors of A and B, `fast` sums of 8-bit floats. `anywhere` says whether A, and B, begin at any
+    /// products; `spread` says what of C is stored, `scales` are the factors of A and B, `fast` sums of 8-bit floats. `anywhere` says whether A, and B, begin at any
     /// element, and not at a multiple of 16 bytes.
-    #[pyo3(signature = (m, n, k, *, dtype, out, layout, lda, ldb, ldc, alpha=1.0, beta=0.0, bias=false, activation="none", batch=1, scales="none", fast=false, anywhere=(false, false), policy=None))]
+    #[pyo3(signature = (m, n, k, *, dtype, out, layout, lda, ldb, ldc, alpha=1.0, beta=0.0, spread="matrix", bias=false, activation="none", batch=1, scales="none", fast=false, anywhere=(false, false), policy=None))]
     #[expect(clippy::too_many_arguments, reason = "by keyword, from Python")]
     fn gemm(
         &self,
@@ -93,6 +93,7 @@ impl Ops {
         ldc: u32,
         alpha: f32,
         beta: f32,
+        spread: &str,
         bias: bool,
         activation: &str,
         batch: u32,
@@ -115,6 +116,7 @@ impl Ops {
             epilogue: Epilogue {
                 alpha,
                 beta,
+                spread: spread.parse().map_err(bad_word)?,
                 bias,
                 activation: activation.parse().map_err(bad_word)?,
             },

@@ -126,7 +126,8 @@ def products_of_many_shapes():
             bias = randn(n, dtype=dtype)
             want = F.silu(F.linear(a.double(), b.double(), bias.double()))
             no_worse(ht.linear(a, b, bias, activation="silu"), F.silu(F.linear(a, b, bias)), want)
-            no_worse(ht.addmm(bias, a, b.t(), beta=0.5), torch.addmm(bias, a, b.t(), beta=0.5), exact + 0.5 * bias.double())
+            for c in (bias, randn(m, 1, dtype=dtype), randn(1, dtype=dtype), randn(m, n, dtype=dtype)):
+                no_worse(ht.addmm(c, a, b.t(), beta=0.5), torch.addmm(c, a, b.t(), beta=0.5), exact + 0.5 * c.double())
 
 
 def batches_and_eight_bit_floats():

@@ -8,6 +8,7 @@ torch = pytest.importorskip("torch", reason="PyTorch is not installed: the opera
 
 import heist
 import heist.torch as ht
+from heist.torch import _products
 from references import attention, close, grouped, opchecks
 
 F16, BF16, F32 = torch.float16, torch.bfloat16, torch.float32
@@ -373,11 +374,31 @@ def test_mm_of_tf32_is_asked_for():
         torch.backends.cuda.matmul.allow_tf32 = False
 
 
-@pytest.mark.parametrize("shape", [(12,), (1, 12), (8, 12), (8, 1)])
+@pytest.mark.parametrize("shape", [(12,), (1, 12), (8, 12), (8, 1), (1, 1), (1,), ()])
 def test_addmm(shape):
     c, a, b = torch.randn(*shape, dtype=F16), torch.randn(8, 16, dtype=F16), torch.randn(16, 12, dtype=F16)
     close(ht.addmm(c, a, b), c.double() + a.double() @ b.double(), 1e-2)
     close(ht.addmm(c, a, b, beta=0.5, alpha=2.0), 0.5 * c.double() + 2.0 * (a.double() @ b.double()), 1e-2)
+
+
+@pytest.mark.parametrize("m, n", [(8, 12), (1, 12), (8, 1), (1, 1)])
+def test_addmm_with_views_of_an_addend(m, n):
+    a, b = torch.randn(m, 16, dtype=BF16), torch.randn(16, n, dtype=BF16)
+    wide = torch.randn(2 * m + 1, 2 * n + 1, dtype=BF16)
+    for c in (
+        wide[1, 1 : n + 1], wide[0, 1::2], wide[:1, 1::2], wide[1 : m + 1, 1:2], wide[1::2, :1], wide[3 % m, 1], wide[:1, 1:2],
+        wide[1::2, 1::2], wide[:m, :n], wide[:n, :m].t(), wide[0, :n].expand(m, n), wide[:m, :1].expand(m, n), wide[0, 0].expand(m, n),
+    ):  # fmt: skip
+        close(ht.addmm(c, a, b, beta=0.5), 0.5 * c.double() + a.double() @ b.double(), 2e-2)
+        close(ht.addmm(c, a, b), c.double() + a.double() @ b.double(), 2e-2)
+
+
+def test_an_addend_that_is_spread_is_not_written_out():
+    for shape, kind, stored in (
+        ((8, 12), "matrix", 96), ((12,), "row", 12), ((1, 12), "row", 12), ((8, 1), "column", 8), ((1, 1), "one", 1), ((), "one", 1),
+    ):  # fmt: skip
+        found, part = _products._stored(torch.randn(shape), 8, 12)
+        assert (found, part.numel()) == (kind, stored)
 
 
 @pytest.mark.parametrize("activation", ["none", "relu", "gelu", "silu"])

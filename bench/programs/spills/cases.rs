@@ -5,7 +5,9 @@ mod tiles;
 
 use heist_builder::Arch;
 use heist_kernels::catalogue::{Settings, entry};
-use heist_kernels::gemm::{Activation, Epilogue, Gemm, Input, Layout, Output, Scales, Summing};
+use heist_kernels::gemm::{
+    Activation, Epilogue, Gemm, Input, Layout, Output, Scales, Spread, Summing,
+};
 use heist_kernels::grouped::Grouped;
 use heist_kernels::{Job, Target, Tuned};
 use heist_sched::{Class, Classes, Schedule, Watch};
@@ -228,7 +230,7 @@ impl Draw {
 }
 
 /// The epilogues that differ in what they read.
-fn epilogues() -> [Epilogue; 4] {
+fn epilogues() -> [Epilogue; 6] {
     let none = Epilogue::default();
     let with_c = Epilogue { beta: 1.0, ..none };
     let bias = Epilogue {
@@ -236,7 +238,9 @@ fn epilogues() -> [Epilogue; 4] {
         activation: Activation::Gelu,
         ..none
     };
-    [none, with_c, bias, Epilogue { beta: 1.0, ..bias }]
+    let full = Epilogue { beta: 1.0, ..bias };
+    let [row, column] = [Spread::Row, Spread::Column].map(|spread| Epilogue { spread, ..full });
+    [none, with_c, bias, full, row, column]
 }
 
 /// Every kind of product: types, layouts, scales, sums and epilogues, of no shape yet.

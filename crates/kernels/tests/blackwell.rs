@@ -11,7 +11,7 @@ mod together;
 use heist_builder::Arch;
 use heist_kernels::blackwell::{TensorTiling, job_with_tiling};
 use heist_kernels::gemm::{
-    Activation, Epilogue, FAMILY, Gemm, Input, Layout, Output, Scales, prepared,
+    Activation, Epilogue, FAMILY, Gemm, Input, Layout, Output, Scales, Spread, prepared,
 };
 use heist_kernels::{Job, Target};
 use heist_oracle::{Ptxas, parallel, sample};
@@ -123,6 +123,7 @@ fn every_epilogue() {
                     beta,
                     bias,
                     activation,
+                    ..Epilogue::default()
                 };
                 let problem = Gemm::new(131, n, 40, Input::F16, output, Layout::Nn);
                 let problem = Gemm { ldb: 72, ..problem };
@@ -133,6 +134,29 @@ fn every_epilogue() {
     for scales in [Scales::Tensor, Scales::Rows] {
         let problem = Gemm::new(131, 72, 144, Input::E4m3, Output::Bf16, Layout::Nt);
         right(problem.scales(scales), "tcgen05:128x64x64/2");
+    }
+}
+
+/// C of which a row, a column or one element is stored.
+#[test]
+fn parts_of_c() {
+    for &spread in Spread::ALL {
+        for (output, n, bias) in [
+            (Output::F16, 67, true),
+            (Output::Bf16, 72, false),
+            (Output::Bf16, 200, true),
+            (Output::F32, 68, false),
+        ] {
+            let epilogue = Epilogue {
+                alpha: 0.5,
+                beta: -2.0,
+                spread,
+                bias,
+                ..Epilogue::default()
+            };
+            let problem = Gemm::new(131, n, 40, Input::F16, output, Layout::Nt);
+            right(problem.epilogue(epilogue), "tcgen05:128x64x64/2");
+        }
     }
 }
 
@@ -281,6 +305,7 @@ fn assembled() -> Vec<(Target, Job)> {
         beta: 2.0,
         bias: true,
         activation: Activation::Gelu,
+        ..Epilogue::default()
     };
     let gemm = |n, input, output, layout| Gemm::new(504, n, 512, input, output, layout);
     let (bf16, f16) = (Output::Bf16, Output::F16);

@@ -2,7 +2,7 @@
 //! without spills, and there are tensor-core instructions in what it makes.
 
 use heist_kernels::gemm::{
-    self, Activation, Epilogue, Gemm, Input, Layout, Output, Scales, Summing,
+    self, Activation, Epilogue, Gemm, Input, Layout, Output, Scales, Spread, Summing,
 };
 use heist_kernels::grouped::experts::{self, Experts};
 use heist_kernels::grouped::{self, Grouped};
@@ -80,6 +80,7 @@ fn warpgroups(all: &mut Vec<(Target, Job)>) {
             beta: 2.0,
             bias: true,
             activation: Activation::Gelu,
+            ..Epilogue::default()
         });
         let ways = [
             [(Direct, "1x1"), (Ticket, "2x1")],
@@ -202,6 +203,7 @@ fn tight(all: &mut Vec<(Target, Job)>) {
         beta: 2.0,
         bias: true,
         activation: Activation::Gelu,
+        ..Epilogue::default()
     };
     let with_c = Epilogue {
         beta: 2.0,
@@ -262,6 +264,57 @@ fn tight(all: &mut Vec<(Target, Job)>) {
     }
 }
 
+/// C of which a row, a column or one element is stored: what is chosen for large and small products, under every kind of schedule.
+fn parts_of_c(all: &mut Vec<(Target, Job)>) {
+    let arch = heist_builder::Arch::SM_90A;
+    let target = Target { arch, sms: 132 };
+    let schedules = [PAUSING, LOADED, EARLY, STEALS, "ticket late"].map(schedule);
+    let parts = [Spread::Row, Spread::Column, Spread::One];
+    let turns = parts
+        .into_iter()
+        .flat_map(|spread| [true, false].map(|bias| (spread, bias)));
+    for (turn, (spread, bias)) in turns.enumerate() {
+        let epilogue = Epilogue {
+            beta: 2.0,
+            spread,
+            bias,
+            ..Epilogue::default()
+        };
+        let layout = Layout::ALL[turn % 4];
+        let output = [Output::Bf16, Output::F32][turn / 3];
+        for (at, [m, n, k]) in [[8192, 8192, 4096], [512, 6144, 512], [24, 4096, 4096]]
+            .into_iter()
+            .enumerate()
+        {
+            let problem = Gemm::new(m, n, k, Input::Bf16, output, layout).epilogue(epilogue);
+            let own = &schedules[(turn + at) % schedules.len()];
+            for schedule in [None, Some(own)] {
+                let chosen = gemm::FAMILY.choose(None, &problem, target);
+                let job = chosen.and_then(|it| it.job(&problem, schedule, target));
+                let job = job.unwrap_or_else(|error| panic!("{problem}: {error}"));
+                all.push((target, job));
+            }
+        }
+    }
+    let whole = Gemm::new(8192, 8192, 4096, Input::Bf16, Output::Bf16, Layout::Nn);
+    for tiling in [
+        "wgmma:128x256x64/4",
+        "wgmma:256x128x64/4",
+        "wgmma:128x240x64/4/swapped",
+    ] {
+        for spread in parts {
+            let epilogue = Epilogue {
+                beta: 2.0,
+                spread,
+                ..Epilogue::default()
+            };
+            let tiling = tiling.parse().expect("a tile shape");
+            let job = gemm::job_with_tiling(&whole.epilogue(epilogue), tiling, None, target);
+            all.push((target, job.expect("it can be built")));
+        }
+    }
+}
+
 /// Words that go through registers, in the widest tiles that hold them: with an epilogue that takes many, with what adds up shares and pieces, and beside
 /// policies.
 fn through_registers(all: &mut Vec<(Target, Job)>) {
@@ -272,6 +325,7 @@ fn through_registers(all: &mut Vec<(Target, Job)>) {
         beta: 2.0,
         bias: true,
         activation: Activation::Gelu,
+        ..Epilogue::default()
     };
     let none = Epilogue::default();
     let [pausing, loaded, early] = [PAUSING, LOADED, EARLY].map(schedule);
@@ -334,6 +388,7 @@ fn tile_shapes(all: &mut Vec<(Target, Job)>) {
         beta: 2.0,
         bias: true,
         activation: Activation::Gelu,
+        ..Epilogue::default()
     };
     let problems = [
         Gemm::new(500, 600, 512, Input::Bf16, Output::Bf16, Layout::Nt),
@@ -599,6 +654,7 @@ fn every_variant_on_every_architecture() {
             beta: 0.5,
             bias: true,
             activation: Activation::Gelu,
+            ..Epilogue::default()
         });
         jobs(
             &gemm::FAMILY,
@@ -625,6 +681,7 @@ fn every_variant_on_every_architecture() {
     through_registers(&mut all);
     let mut found = Vec::new();
     found_by_the_scan(&mut found);
+    parts_of_c(&mut found);
     all.extend(sample(found));
     let codes = MachineCodes::default();
     let wrong: Vec<String> = parallel(&all, |(target, job)| {
@@ -716,6 +773,7 @@ fn rows_that_start_anywhere_without_spills() {
         beta: 0.5,
         bias: true,
         activation: Activation::Gelu,
+        ..Epilogue::default()
     };
     let mut all = Vec::new();
     for (turn, &layout) in Layout::ALL.iter().enumerate() {

@@ -88,6 +88,7 @@ fn factors_of_rows_for_halves_and_beside_an_epilogue() {
         beta: 2.0,
         bias: true,
         activation: Activation::Silu,
+        ..Epilogue::default()
     };
     for (output, n) in [(Output::Bf16, 72), (Output::F16, 67), (Output::F32, 70)] {
         for input in [Input::Bf16, Input::E5m2] {

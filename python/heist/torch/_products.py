@@ -81,7 +81,7 @@ def _fits(what: str, name: str, tensor: torch.Tensor) -> None:
         raise UnsupportedError(f"{what}: {name} is {tuple(tensor.shape)}; axes shorter than 2^31 are supported: split it")
 
 
-def _plan(what, a, b, out_dtype, ldc, c, bias, alpha, beta, activation, policy):
+def _plan(what, a, b, out_dtype, ldc, c, bias, alpha, beta, activation, policy, spread="matrix"):
     """The launcher of `activation(alpha * a @ b + beta * c + bias)`; shapes were checked."""
     dtype = _input(what, "the left matrix", a)
     if b.dtype != a.dtype:
@@ -92,7 +92,7 @@ def _plan(what, a, b, out_dtype, ldc, c, bias, alpha, beta, activation, policy):
     b_rows, ldb = _pitch(what, "the right matrix", b)
     plan = ops_of(index).gemm(
         m, n, k, dtype=dtype, out=_output(what, out_dtype), layout=f"{'n' if a_rows else 't'}{'n' if b_rows else 't'}",
-        lda=lda, ldb=ldb, ldc=ldc, alpha=alpha, beta=beta, bias=bias is not None, activation=_ACTIVATIONS[activation],
+        lda=lda, ldb=ldb, ldc=ldc, alpha=alpha, beta=beta, spread=spread, bias=bias is not None, activation=_ACTIVATIONS[activation],
         anywhere=(a.data_ptr() % 16 != 0, b.data_ptr() % 16 != 0), policy=policy or None,
     )  # fmt: skip
     return Launcher(index, plan)
@@ -167,6 +167,19 @@ def _like_mm(a, b, out_dtype=-1):
     return a.new_empty((a.shape[0], b.shape[1]), dtype=_result(a, out_dtype))
 
 
+def _stored(c, m, n):
+    """What of an addend of m x n is stored, and that part: what all rows or columns have alike is not written out for each."""
+    whole = c.expand(m, n)
+    down, along = whole.stride()
+    if (m == 1 or down == 0) and (n == 1 or along == 0):
+        return "one", whole[0, 0]
+    if n == 1 or along == 0:
+        return "column", whole[:, 0].contiguous()
+    spread, part = ("row", whole[0]) if m == 1 or down == 0 else ("matrix", whole)
+    part = part.contiguous()
+    return spread, part.clone() if part.data_ptr() % 16 else part
+
+
 def _addmm(c, a, b, beta=1.0, alpha=1.0, activation=0, policy=""):
     what = "addmm"
     m, n = a.shape[0], b.shape[1]
@@ -176,29 +189,24 @@ def _addmm(c, a, b, beta=1.0, alpha=1.0, activation=0, policy=""):
     device_of(what, a, b, c)
     if c.dtype != a.dtype:
         raise ValueError(f"{what}: input is {c.dtype} and the matrices are {a.dtype}; convert it with `.to(..)`")
-    bias = None
-    # A vector is added by the kernel as one; everything else is spread over the result.
-    if beta == 1.0 and (c.dim() == 1 or c.dim() == 2 and c.shape[0] == 1) and c.shape[-1] == n and c.stride(-1) == 1:
-        bias, c, beta = c, None, 0.0
-        if bias.data_ptr() % 16:
-            bias = bias.clone()
+    bias, spread = None, "matrix"
+    if beta == 0.0:
+        c = None
     else:
-        c = c.expand(m, n).contiguous()
-        if c.data_ptr() % 16:
-            c = c.clone()
-        if beta == 0.0:
-            c = None
+        spread, c = _stored(c, m, n)
+        if spread == "row" and beta == 1.0:
+            bias, c, beta, spread = c, None, 0.0, "matrix"
     if not a.shape[1]:
         # Without a depth the product is zero; a depth of zeros gives that.
         a, b = a.new_zeros((m, 8)), b.new_zeros((8, n))
     left, right = a.data_ptr(), b.data_ptr()
     key = (
         "addmm", a.shape, b.shape, a.stride(), b.stride(), a.dtype, b.dtype, a.get_device(), b.get_device(), c is None,
-        bias is None, alpha, beta, activation, policy, _tf32(a.dtype), left % 16 != 0, right % 16 != 0,
+        spread, bias is None, alpha, beta, activation, policy, _tf32(a.dtype), left % 16 != 0, right % 16 != 0,
     )  # fmt: skip
     launcher = PLANS.get(key)
     if launcher is None:
-        launcher = PLANS[key] = _plan(what, a, b, a.dtype, n, c, bias, alpha, beta, activation, policy)
+        launcher = PLANS[key] = _plan(what, a, b, a.dtype, n, c, bias, alpha, beta, activation, policy, spread)
     launcher(left, right, 0 if c is None else c.data_ptr(), out.data_ptr(), 0 if bias is None else bias.data_ptr())
     return out
 

@@ -6,7 +6,7 @@ use super::memory::Memory;
 use super::operand::{Operand, Operands, SLOTS};
 use super::plan::Plan;
 use heist_kernels::Tuned;
-use heist_kernels::gemm::{FAMILY, Gemm, Major, Scales};
+use heist_kernels::gemm::{FAMILY, Gemm, Major, Scales, Spread};
 use heist_launch::Role;
 use heist_sched::Schedule;
 
@@ -95,6 +95,7 @@ fn numbers(problem: &Gemm) -> Vec<u64> {
         layout as u64,
         scales as u64,
         sums as u64,
+        epilogue.spread as u64,
         epilogue.activation as u64,
         u64::from(epilogue.bias),
         bits(epilogue.alpha),
@@ -131,7 +132,7 @@ fn operands(problem: &Gemm) -> Vec<Operand> {
         across(problem.layout.b(), n),
     );
     let d = span(m, problem.ldc, n);
-    let with_c = problem.epilogue.beta != 0.0;
+    let c = problem.stored_of_c(d);
     let with_bias = problem.epilogue.bias;
     let when = |wanted: bool, count: u64| if wanted { count } else { 0 };
     let ([of_a, of_b], element) = (problem.scale_counts(), problem.scale_element());
@@ -147,11 +148,16 @@ fn operands(problem: &Gemm) -> Vec<Operand> {
         let factor = Operand::tensor(name, Role::In, input, count, false);
         if anywhere { factor.list() } else { factor }
     };
+    let added = Operand::tensor("c", Role::In, output, c, c == 0);
+    let added = match problem.epilogue.spread {
+        Spread::Column | Spread::One => added.list(),
+        Spread::Matrix | Spread::Row => added,
+    };
     let [a_anywhere, b_anywhere] = problem.anywhere;
     vec![
         factor("a", a, a_anywhere),
         factor("b", b, b_anywhere),
-        Operand::tensor("c", Role::In, output, when(with_c, d), !with_c),
+        added,
         // Gaps between its rows keep their contents.
         Operand::tensor(
             "d",

@@ -20,6 +20,7 @@ fn a_product_with_pitches_and_an_epilogue() {
         beta: 2.0,
         bias: true,
         activation: Activation::Relu,
+        ..Epilogue::default()
     };
     let plan = ops.gemm(&problem, None).expect("a plan");
     let (a, b) = (random(1, (m * lda) as usize), random(2, (n * k) as usize));

@@ -8,8 +8,8 @@ use super::tiling::{DEPTH, ROW_BYTES, ROWS, THREADS, TensorTiling};
 use crate::error::KernelError;
 use crate::family::Target;
 use crate::gemm::warpgroup::{Matrices, Peers, Side};
+use crate::gemm::{Added, Finish, Gemm, Input, MX_BLOCK, Major, Output, Scales, Stored, To, left};
 use crate::gemm::{Anew, tensor_element, uncopyable};
-use crate::gemm::{Finish, Gemm, Input, MX_BLOCK, Major, Output, Scales, Stored, To, left};
 use crate::job::{Step, buffer};
 use crate::plan::LaunchPlan;
 use heist_builder::{
@@ -283,7 +283,7 @@ impl<'k, O: Stored> TileEpilogue<'k> for Results<'_, 'k, O> {
         let finish = &form.finish;
         let to = To {
             d: args.d.cast::<O>().at(first),
-            c: args.c.cast::<O>().at(first),
+            c: Added::new(finish.spread, args.c.cast()).at([row, col], first),
             bias: args.bias.cast::<O>().at(col),
             pitch: args.ldc,
             rows: (!form.even[0]).then(|| left(args.m, row)),

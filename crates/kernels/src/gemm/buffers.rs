@@ -10,7 +10,7 @@ pub(crate) fn over_operands(mut plan: LaunchPlan, variant: &str, problem: &Gemm)
     let size = |rows: u32, pitch: u32| rows as usize * pitch as usize;
     let size = |rows, pitch| size(rows, pitch) * problem.batch as usize;
     let result = size(problem.m, problem.ldc);
-    let adds = problem.epilogue.beta != 0.0;
+    let c = problem.stored_of_c(result as u64) as usize;
     let a = size(problem.rows_of_a(), problem.lda);
     let b = size(problem.rows_of_b(), problem.ldb);
     let bias = problem.n as usize * usize::from(problem.epilogue.bias);
@@ -29,7 +29,7 @@ pub(crate) fn over_operands(mut plan: LaunchPlan, variant: &str, problem: &Gemm)
     };
     plan.buffer("a", Purpose::Input, input, a)
         .buffer("b", Purpose::Input, input, b)
-        .buffer("c", Purpose::Input, output, result * usize::from(adds))
+        .buffer("c", Purpose::Input, output, c)
         .buffer("d", Purpose::Output, output, result)
         .buffer("bias", Purpose::Input, output, bias)
 }

@@ -47,6 +47,11 @@ pub(super) const PARAMETERS: &[Parameter] = &[
     ),
     parameter("alpha", "1", "the factor of the product"),
     parameter("beta", "0", "the factor of C"),
+    parameter(
+        "spread",
+        "matrix",
+        "what of C is stored, for all of it: matrix, row, column, one",
+    ),
     parameter("bias", "false", "whether a vector is added to every row"),
     parameter("activation", "none", "none, relu, gelu, silu"),
     parameter("variant", "", "the kernel; the best one unless given"),
@@ -86,6 +91,7 @@ fn problem(settings: &Settings) -> Result<Gemm, KernelError> {
     Ok(problem.epilogue(super::Epilogue {
         alpha: settings.read(PARAMETERS, "alpha")?,
         beta: settings.read(PARAMETERS, "beta")?,
+        spread: word("spread").parse()?,
         bias: settings.read(PARAMETERS, "bias")?,
         activation: word("activation").parse()?,
     }))

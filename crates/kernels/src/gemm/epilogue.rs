@@ -1,8 +1,9 @@
 //! The epilogue: accumulators are scaled, added to C and bias, activated, rounded and stored.
 
 use super::kernel::left;
-use super::problem::{Activation, Epilogue, Scales};
+use super::problem::{Activation, Epilogue, Scales, Spread};
 use super::row_scales::RowScales;
+use super::spread::Added;
 use heist_builder::{
     Bool, Global, Half, Kernel, Ptr, Storable, Val, WarpTile, WgmmaResult, bf16, f16,
 };
@@ -85,7 +86,7 @@ pub(crate) struct To<'k, T> {
     /// The first element of the warp's tile of D.
     pub(crate) d: Ptr<'k, Global, T>,
     /// Of C.
-    pub(crate) c: Ptr<'k, Global, T>,
+    pub(crate) c: Added<'k, T>,
     /// The bias of the warp's first column.
     pub(crate) bias: Ptr<'k, Global, T>,
     /// Elements from one row of C and D to the next.
@@ -113,7 +114,7 @@ pub(crate) struct Placed<'k> {
     pub(crate) factors: Ptr<'k, Global, f32>,
 }
 
-impl<'k, T: Storable> To<'k, T> {
+impl<'k, T: Stored> To<'k, T> {
     /// The same from a row and column on. One address a row; from there on columns
     /// are constants.
     pub(crate) fn from(&self, row: Val<'k, u32>, col: Val<'k, u32>) -> To<'k, T> {
@@ -124,7 +125,7 @@ impl<'k, T: Storable> To<'k, T> {
         }
         To {
             d: self.d.at(first),
-            c: self.c.at(first),
+            c: self.c.at([row, col], first).line(rows),
             bias: self.bias.at(col),
             rows,
             scales: self.scales.map(|scales| scales.from(row, col, rows)),
@@ -175,6 +176,8 @@ pub(crate) struct Finish {
     pub(crate) scaled: bool,
     pub(crate) scales: Scales,
     pub(crate) adds: bool,
+    /// What of C is stored.
+    pub(crate) spread: Spread,
     pub(crate) bias: bool,
     pub(crate) activation: Activation,
     /// The alignment of rows of C and D in elements: 1, 2 or 8.
@@ -191,6 +194,10 @@ impl Finish {
             scaled: epilogue.alpha != 1.0 || scales == Scales::Tensor,
             scales,
             adds: epilogue.beta != 0.0,
+            spread: match epilogue.beta {
+                0.0 => Spread::Matrix,
+                _ => epilogue.spread,
+            },
             bias: epilogue.bias,
             activation: epilogue.activation,
             aligned: [8, 2]
@@ -200,6 +207,11 @@ impl Finish {
             eights: false,
             biases: 0,
         }
+    }
+
+    /// Whether a matrix like the result is added.
+    pub(crate) fn adds_matrix(&self) -> bool {
+        self.adds && self.spread == Spread::Matrix
     }
 
     /// Whether anything is read to be added to the sums.
@@ -441,16 +453,16 @@ impl Finish {
         let scale = cols.map(|cols| cols.map(|col| row.map_or(col, |row| row * col)));
         Addends {
             scale,
-            c: self.adds.then(|| {
-                let c = to.c.at(place.col);
-                place.read(
-                    k,
-                    || match self.aligned > 1 {
+            c: self.adds.then(|| match to.c.of_row() {
+                Some(same) => [same; 2],
+                None => {
+                    let c = to.c.first().at(place.col);
+                    let both = || match to.c.has_pairs(self.aligned) {
                         true => c.load_vec::<2>(),
                         false => [c.load(), c.at(1).load()],
-                    },
-                    || c.load(),
-                )
+                    };
+                    place.read(k, both, || c.load())
+                }
             }),
             bias: self.bias.then(|| {
                 let bias = to.bias.at(place.col);

@@ -5,6 +5,7 @@ use super::config::Config;
 use super::epilogue::{Finish, Stored, To};
 use super::operand::{Element, From, Operand, Width};
 use super::problem::{Gemm, Input, Major, Output, Scales};
+use super::spread::Added;
 use crate::error::KernelError;
 use heist_builder::{
     Arch, BuildError, CopyPipeline, FillTile, Global, Kernel, SharedTile, Tf32, TileSpec, Val,
@@ -185,7 +186,7 @@ fn build_typed<T: Element, O: Stored>(
                 let first = row.cast::<u64>() * args.ldc.cast::<u64>() + col.cast::<u64>();
                 let to = To {
                     d: args.d.cast::<O>().at(first),
-                    c: args.c.cast::<O>().at(first),
+                    c: Added::new(plan.finish.spread, args.c.cast()).at([row, col], first),
                     bias: args.bias.cast::<O>().at(col),
                     pitch: args.ldc,
                     rows: (!plan.even_rows).then(|| left(args.m, row)),

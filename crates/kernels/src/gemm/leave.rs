@@ -499,6 +499,8 @@ struct TurnedColumn<'k> {
     col: Val<'k, u32>,
     scale: Option<Val<'k, f32>>,
     bias: Option<Val<'k, f32>>,
+    /// C, where all its rows are the same.
+    c: Option<Val<'k, f32>>,
 }
 
 impl<'k> TurnedColumn<'k> {
@@ -515,11 +517,14 @@ impl<'k> TurnedColumn<'k> {
         let bias = finish
             .bias
             .then(|| read_if(k, inside(), || to.bias.at(col).load().cast::<f32>()));
+        let of_columns = finish.adds && to.c.is_of_columns();
+        let c = of_columns.then(|| read_if(k, inside(), || to.c.at([k.c(0), col], col).load()));
         TurnedColumn {
             k: *k,
             col,
             scale,
             bias,
+            c,
         }
     }
 
@@ -538,8 +543,8 @@ impl<'k> TurnedColumn<'k> {
             .map(|scales| read_if(k, inside(place, to), || scales.rows.at(row).load()));
         let scale = of_row.zip(self.scale).map(|(row, col)| row * col);
         let at = || row.mul_add(to.pitch, self.col);
-        let read = || read_if(k, inside(place, to), || to.c.at(at()).load().cast::<f32>());
-        let c = c.or_else(|| finish.adds.then(read));
+        let read = || read_if(k, inside(place, to), || to.c.at(place, at()).load());
+        let c = c.or(self.c).or_else(|| finish.adds.then(read));
         finish.single(k, sum, [scale, c, self.bias], to)
     }
 }

@@ -40,6 +40,7 @@ mod row_scales;
 mod scales;
 mod space;
 mod split;
+mod spread;
 mod tail;
 mod thin;
 mod tiling;
@@ -66,10 +67,13 @@ pub use mx::mx_place;
 pub(crate) use mx::{MX_BLOCK, MX_ROWS};
 pub use operand::Width;
 pub(crate) use operand::{Element, From, Operand};
-pub use problem::{Activation, Epilogue, Gemm, Input, Layout, Major, Output, Scales, Summing};
+pub use problem::{
+    Activation, Epilogue, Gemm, Input, Layout, Major, Output, Scales, Spread, Summing,
+};
 pub(crate) use reference::random_scales;
 pub(crate) use row_scales::Ahead;
 pub(crate) use scales::{BLOCK as SCALE_BLOCK, BlockScales, CopiedScales, maps as scale_maps};
+pub(crate) use spread::Added;
 pub use thin::{ThinTile, job_with_thin};
 pub(crate) use tiling::GROUP_ROWS;
 pub use tiling::{Cluster, Tiling};

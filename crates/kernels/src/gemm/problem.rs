@@ -120,6 +120,20 @@ words! {
 }
 
 words! {
+    /// What of C there is in memory: the others of its elements are the same again.
+    Spread: "form of C" {
+        /// All of it.
+        Matrix = "matrix",
+        /// One row.
+        Row = "row",
+        /// One column.
+        Column = "column",
+        /// One element.
+        One = "one",
+    }
+}
+
+words! {
     /// What is done to an element before it is stored.
     Activation: "activation" {
         /// Nothing.
@@ -201,6 +215,8 @@ pub struct Epilogue {
     pub alpha: f32,
     /// The factor of C, which is not read where this is zero.
     pub beta: f32,
+    /// What of C is stored. A part of it is one for all products of a batch, its elements follow each other.
+    pub spread: Spread,
     /// Whether a vector of n elements is added to every row.
     pub bias: bool,
     /// What is done last.
@@ -212,6 +228,7 @@ impl Default for Epilogue {
         Epilogue {
             alpha: 1.0,
             beta: 0.0,
+            spread: Spread::Matrix,
             bias: false,
             activation: Activation::None,
         }
@@ -345,11 +362,23 @@ impl Gemm {
         }
     }
 
+    /// How many elements of C there are, where a matrix like the result has so many.
+    pub fn stored_of_c(&self, result: u64) -> u64 {
+        match (self.epilogue.beta, self.epilogue.spread) {
+            (0.0, _) => 0,
+            (_, Spread::Matrix) => result,
+            (_, Spread::Row) => self.n.into(),
+            (_, Spread::Column) => self.m.into(),
+            (_, Spread::One) => 1,
+        }
+    }
+
     /// What it costs at least.
     pub fn work(&self) -> Work {
         let [m, n, k] = [self.m, self.n, self.k].map(f64::from);
         let result = self.output.element().bytes() as f64;
-        let times = if self.epilogue.beta == 0.0 { 1.0 } else { 2.0 };
+        let added = self.epilogue.beta != 0.0 && self.epilogue.spread == Spread::Matrix;
+        let times = if added { 2.0 } else { 1.0 };
         let one = (m + n) * k * f64::from(self.input.bytes()) + m * n * result * times;
         Work {
             flops: 2.0 * m * n * k * f64::from(self.batch),

@@ -1,7 +1,7 @@
 //! Random data for a multiplication, and its result in f64.
 
 use super::mx::{MX_BLOCK, mx_count, mx_place};
-use super::problem::{Activation, Gemm, Major, Scales};
+use super::problem::{Activation, Gemm, Major, Scales, Spread};
 use super::scales::BLOCK;
 use crate::job::Job;
 use crate::random::uniform;
@@ -14,11 +14,7 @@ pub(crate) fn buffers(job: Job, problem: &Gemm, seed: u64) -> Job {
     let (input, output) = (problem.input.element(), problem.output.element());
     let size = |rows: u32, pitch: u32| rows as usize * pitch as usize * problem.batch as usize;
     let result = size(problem.m, problem.ldc);
-    let c = if problem.epilogue.beta == 0.0 {
-        0
-    } else {
-        result
-    };
+    let c = problem.stored_of_c(result as u64) as usize;
     let bias = if problem.epilogue.bias {
         problem.n as usize
     } else {
@@ -160,7 +156,13 @@ pub(crate) fn result(job: &Job, problem: &Gemm) -> Vec<f64> {
     for (index, value) in d.iter_mut().enumerate() {
         let mut sum = *value * f64::from(epilogue.alpha);
         if epilogue.beta != 0.0 {
-            let at = index / n * problem.ldc as usize + index % n;
+            let [row, col] = [index / n, index % n];
+            let at = match epilogue.spread {
+                Spread::Matrix => row * problem.ldc as usize + col,
+                Spread::Row => col,
+                Spread::Column => row % m,
+                Spread::One => 0,
+            };
             sum += f64::from(epilogue.beta) * c.get(at).copied().unwrap_or(f64::NAN);
         }
         if epilogue.bias {

@@ -117,6 +117,7 @@ impl Tuned for Gemm {
             ("layout", self.layout.as_str()),
             ("scales", self.scales.as_str()),
             ("sums", self.sums.as_str()),
+            ("spread", self.epilogue.spread.as_str()),
             ("activation", self.epilogue.activation.as_str()),
         ] {
             words.set(name, word);

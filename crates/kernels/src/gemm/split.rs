@@ -6,6 +6,7 @@
 
 use super::epilogue::{Finish, Stored, To};
 use super::problem::{Gemm, Output, Scales};
+use super::spread::Added;
 use super::tiling::Tiling;
 use crate::error::KernelError;
 use crate::family::Target;
@@ -159,7 +160,7 @@ fn store<'k, O: Stored>(
     let before = number.mul_wide(args.m) * args.ldc.cast::<u64>();
     let to = To {
         d: args.d.cast::<O>().at(before),
-        c: args.c.cast::<O>().at(before),
+        c: Added::new(form.finish.spread, args.c.cast()),
         bias: args.bias.cast::<O>(),
         pitch: args.ldc,
         rows: None,
@@ -179,7 +180,10 @@ fn store<'k, O: Stored>(
         let scale = to
             .scales
             .map(|scales| scales.rows.at(row).load() * scales.cols.at(col).load());
-        let c = form.finish.adds.then(|| to.c.at(at).load().cast::<f32>());
+        let c = form
+            .finish
+            .adds
+            .then(|| to.c.at([row, col], before + at).load());
         let bias = form
             .finish
             .bias

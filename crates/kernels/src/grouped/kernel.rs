@@ -5,7 +5,7 @@ use super::check;
 use super::problem::Grouped;
 use super::table::{Described, Table};
 use crate::error::KernelError;
-use crate::gemm::{Config, Epilogue, Input, Major, Output, Scales, Width};
+use crate::gemm::{Added, Config, Epilogue, Input, Major, Output, Scales, Spread, Width};
 use crate::gemm::{
     Cut, Element, Finish, From, Operand, Plan, Stored, To, WarpPlace, left, multiply, pipeline,
     skip,
@@ -228,7 +228,7 @@ fn build_typed<T: Element, O: Stored>(
                             let d = args.d.cast::<O>().at(member.d).at(first);
                             let to = To {
                                 d,
-                                c: d,
+                                c: Added::new(Spread::Matrix, d),
                                 bias: d,
                                 pitch: member.n,
                                 rows: Some(left(member.m, row)),

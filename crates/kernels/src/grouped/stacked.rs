@@ -8,7 +8,7 @@ use super::kernel::GroupedArgs;
 use super::problem::{Alike, Grouped};
 use super::table::{Described, Found, Member, Table};
 use crate::gemm::warpgroup::{Matrices, Side};
-use crate::gemm::{Input, Major, Stored, To, left, tensor_element};
+use crate::gemm::{Added, Input, Major, Spread, Stored, To, left, tensor_element};
 use heist_builder::{Kernel, On, TensorMapRef, Val, f16};
 use heist_launch::Arg;
 use heist_sched::Tile;
@@ -191,7 +191,7 @@ impl<'k> Groups<'k> {
         let d = self.known.d.cast::<O>().at(member.d + first);
         To {
             d,
-            c: d,
+            c: Added::new(Spread::Matrix, d),
             bias: d,
             pitch: n,
             rows: Some(left(member.m, row)),

@@ -56,6 +56,7 @@ fn every_type_layout_and_epilogue() {
                 beta,
                 bias,
                 activation: Activation::Gelu,
+                ..Epilogue::default()
             };
             // The second block of the pair is past the edge: it reads no row of C.
             for m in [128, 131] {

@@ -61,6 +61,7 @@ fn every_type_and_an_epilogue() {
             beta: 2.0,
             bias: true,
             activation: Activation::Silu,
+            ..Epilogue::default()
         };
         let problem = Gemm {
             input,

@@ -144,6 +144,7 @@ fn warpgroups_store_rows_that_start_anywhere() {
         beta: 2.0,
         bias: true,
         activation: Activation::None,
+        ..Epilogue::default()
     };
     let problem = Gemm::new(65, 67, 64, Input::F16, Output::F16, Layout::Nt).epilogue(epilogue);
     right_in_tiles(problem, "wgmma:64x64x64/3", None, 132);

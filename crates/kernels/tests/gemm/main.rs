@@ -9,6 +9,7 @@ mod clusters;
 mod leave;
 mod mma;
 mod parts;
+mod spread;
 mod thin;
 mod warpgroups;
 mod words;
@@ -16,7 +17,7 @@ mod words;
 use heist_kernels::Job;
 use heist_kernels::gemm::{
     Activation, Cluster, Config, Epilogue, FAMILY, Gemm, Input, Layout, Major, Output, Scales,
-    Tiling, job_with, job_with_tiling, prepared, schedule,
+    Spread, Tiling, job_with, job_with_tiling, prepared, schedule,
 };
 use heist_launch::{Arg, Buffer, BufferRef, Role};
 use heist_run::Settings;

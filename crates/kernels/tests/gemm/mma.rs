@@ -79,6 +79,7 @@ fn every_epilogue() {
                     beta,
                     bias,
                     activation,
+                    ..Epilogue::default()
                 };
                 let problem = Gemm::new(35, n, 40, Input::F16, output, Layout::Nn);
                 right(problem.epilogue(epilogue), TINY, None, "h200");

@@ -81,6 +81,7 @@ fn the_depth_in_shares() {
         beta: 0.5,
         bias: true,
         activation: Activation::Silu,
+        ..Epilogue::default()
     };
     for (tiling, m, n, k) in [
         ("wgmma:64x64x64/3/split=2", 70, 71, 400),

@@ -11,7 +11,7 @@ const TYPES: [(Input, Output); 3] = [
 ];
 
 /// Runs a multiplication in a tile, over operands that begin so many elements behind the start of their buffers, and compares; gives the bytes of the result.
-fn right_in(
+pub(super) fn right_in(
     problem: Gemm,
     tile: &str,
     elements: [usize; 2],
@@ -112,6 +112,7 @@ fn every_epilogue() {
                     beta,
                     bias,
                     activation,
+                    ..Epilogue::default()
                 };
                 let mut problem = Gemm::new(m, n, 77, Input::F16, output, Layout::Nt);
                 problem.ldc = n + 2;

@@ -23,6 +23,7 @@ fn warpgroups_with_every_edge_and_type() {
         beta: -1.0,
         bias: true,
         activation: Activation::Silu,
+        ..Epilogue::default()
     };
     let problem = Gemm::new(70, 40, 80, Input::F16, Output::F16, Layout::Nt);
     right_on_warpgroups(problem.epilogue(epilogue), None);
@@ -212,6 +213,7 @@ fn warpgroups_with_swapped_operands() {
         beta: -1.0,
         bias: true,
         activation: Activation::Relu,
+        ..Epilogue::default()
     };
     for output in [Output::F16, Output::F32] {
         let problem = Gemm::new(13, 72, 64, Input::F16, output, Layout::Nt).epilogue(epilogue);
@@ -269,6 +271,7 @@ fn batches() {
         beta: 2.0,
         bias: true,
         activation: Activation::Gelu,
+        ..Epilogue::default()
     };
     for (tiling, m, n, k) in [
         ("wgmma:64x64x64/3", 70, 72, 136),

@@ -75,7 +75,7 @@ impl<'k> Staged<'k> {
                 let (row, chunk) = (number / across, number % across);
                 let (below, col) = (row0 + row, col0 + chunk * 8);
                 let copy = || {
-                    let from = to.c.at(below.mul_add(to.pitch, col)).cast::<f16>();
+                    let from = to.c.first().at(below.mul_add(to.pitch, col)).cast::<f16>();
                     match inside::<O>([below, col], to) {
                         None => tile.copy_chunk(row, chunk, from),
                         Some(bytes) => tile.copy_chunk_part(row, chunk, from, bytes),

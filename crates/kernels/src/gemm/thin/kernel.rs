@@ -7,6 +7,7 @@ use crate::gemm::epilogue::{Finish, Stored, To};
 use crate::gemm::kernel::{Stages, skip};
 use crate::gemm::operand::{Element, From, Operand, Width};
 use crate::gemm::problem::{Gemm, Input, Major, Output, Scales};
+use crate::gemm::spread::Added;
 use crate::job::{Step, buffer};
 use crate::overlap::overlap;
 use heist_builder::{
@@ -365,7 +366,7 @@ impl<'k> Work<'_, 'k> {
         let first = (wide(number) * wide(rows) + wide(row)) * wide(args.ldc) + wide(col);
         let to = To {
             d: args.d.cast::<O>().at(first),
-            c: args.c.cast::<O>().at(first),
+            c: Added::new(finish.spread, args.c.cast()).at([row, col], first),
             bias: args.bias.cast::<O>().at(col),
             pitch: args.ldc,
             rows: None,
@@ -375,7 +376,7 @@ impl<'k> Work<'_, 'k> {
             scales: None,
             placed: None,
         };
-        let c = finish.adds.then(|| to.c.load().cast::<f32>());
+        let c = finish.adds.then(|| to.c.load());
         let bias = finish.bias.then(|| to.bias.load().cast::<f32>());
         let value = finish.single(&k, sum, [None, c, bias], &to);
         to.d.store(O::round(value));

@@ -9,6 +9,7 @@ use super::super::pieces::state_words;
 use super::super::problem::{Output, Scales};
 use super::super::row_scales::Ahead;
 use super::super::scales::{BLOCK, BlockScales, CopiedScales};
+use super::super::spread::Added;
 use super::super::tail::{TailOn, Unit};
 use super::super::tiling::{Cluster, Tiling};
 use super::super::warpgroup::{Edge, Ends, Factors, Levels, Role, Side, Stage, ring};
@@ -439,7 +440,7 @@ impl<'w, 'k> Work<'w, 'k> {
         };
         To {
             d: args.d.cast::<O>().at(first),
-            c: args.c.cast::<O>().at(first),
+            c: Added::new(form.finish.spread, args.c.cast()).at([row, col], first),
             bias: args.bias.cast::<O>().at(col),
             pitch: args.ldc,
             rows: inside(form.even[0], args.m, row, own_rows),
@@ -497,7 +498,7 @@ pub(super) fn is_plain(schedule: &Schedule) -> bool {
 
 /// Whether C is copied into the buffers that results leave from. Where tiles can be left half done threads read it: with the copies the kernel spilled 32 bytes.
 pub(super) fn copies_c(form: &Form, schedule: &Schedule) -> bool {
-    form.finish.adds && matches!(form.way, Way::Staged(_)) && !schedule.pausing
+    form.finish.adds_matrix() && matches!(form.way, Way::Staged(_)) && !schedule.pausing
 }
 
 /// Whether the warpgroup that copies and those that multiply have a loop over tiles each. Then none waits for another from tile to

@@ -17,7 +17,8 @@ fn if_(holds: bool, registers: u32) -> u32 {
 
 /// Whether C takes registers. In the buffers that results leave from it takes four words at a time, for which plain loops have room.
 fn reads_c(form: &Form, schedule: &Schedule) -> bool {
-    form.finish.adds && !(matches!(form.way, Way::Staged(_)) && is_plain(schedule))
+    let copied = form.finish.adds_matrix() && matches!(form.way, Way::Staged(_));
+    form.finish.adds && !(copied && is_plain(schedule))
 }
 
 /// What threads read in the epilogue, which takes registers.
