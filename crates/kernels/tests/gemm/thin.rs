@@ -248,6 +248,40 @@ fn the_result_may_lie_beside_an_operand() {
     }
 }
 
+/// The same where rows of an operand have gaps: a row of the result ends where the operand's next row begins.
+#[test]
+fn the_result_may_lie_between_rows_of_an_operand() {
+    let (device, target) = common::device("h200");
+    for (turn, &layout) in Layout::ALL.iter().enumerate() {
+        let (input, output) = [(Input::F16, Output::F16), (Input::Tf32, Output::F32)][turn % 2];
+        let (pitch, n) = (97, 35);
+        let k = match layout.b() {
+            Major::Depth => pitch - n,
+            Major::Outer => 200,
+        };
+        let mut problem = Gemm::new(3, n, k, input, output, layout);
+        (problem.ldb, problem.ldc) = (pitch, pitch);
+        let thin = job_with_thin(&problem, "thin:16x1".parse().expect("a tile"), None, target);
+        let tiny = TINY.parse().expect("a tile shape");
+        let tiny = job_with(&problem, tiny, &schedule(target), target);
+        let jobs = [thin, tiny].map(|job| job.expect("a job"));
+        // Between the first rows, and between those of a later tile or step.
+        let places = [0, problem.rows_of_b() - 5].into_iter();
+        for (job, row) in places.flat_map(|row| jobs.clone().map(|job| (job, row))) {
+            let mut prepared = prepared(job, problem, 5);
+            let before = ((row + 1) * pitch - n) as usize * input.element().bytes();
+            with_result_at(&mut prepared.job, "b", before as u64);
+            common::run(&mut prepared.job, &device, &Settings::default());
+            let both = prepared.job.data("b").expect("a buffer").clone();
+            let bytes = both.bytes()[before..][..3 * pitch as usize * both.ty().bytes()].to_vec();
+            let result = Buffer::from_bytes(output.element(), bytes).expect("whole elements");
+            prepared.job = prepared.job.buffer("d", Role::Out, result);
+            let difference = (prepared.verify)(&prepared.job).expect("a comparison");
+            assert!(difference.within(prepared.bound), "{problem}: {difference}");
+        }
+    }
+}
+
 /// Lets a job write its result into another buffer.
 fn with_result_at(job: &mut Job, name: &str, offset: u64) {
     for param in job.steps.iter_mut().flat_map(|step| &mut step.params) {
