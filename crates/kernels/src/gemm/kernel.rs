@@ -3,7 +3,7 @@
 
 use super::config::Config;
 use super::epilogue::{Finish, Stored, To};
-use super::operand::{Element, From, Operand, Width};
+use super::operand::{Element, From, Operand, Span, Width};
 use super::problem::{Gemm, Input, Major, Output, Scales};
 use super::spread::Added;
 use crate::error::KernelError;
@@ -158,6 +158,14 @@ fn build_typed<T: Element, O: Stored>(
         .block(config.threads())
         .min_blocks(config.blocks)
         .build(arch, |k, args, tiles| {
+            let written = || Span::of::<O>(args.d, args.m.cast(), args.ldc);
+            let joined = [
+                (&plan.a, args.a, args.lda, args.m),
+                (&plan.b, args.b, args.ldb, args.n),
+            ]
+            .map(|(operand, at, pitch, outer)| {
+                operand.joined::<T>(at, pitch, [outer, args.k, k.c(1)], written)
+            });
             tiles.each(|tile| {
                 let (row0, col0) = origin(&config, tile);
                 let a = From {
@@ -167,7 +175,7 @@ fn build_typed<T: Element, O: Stored>(
                     depth: args.k,
                     follows: plan.a.follows(row0),
                     row: plan.a.stored_row(row0, k.c(0)),
-                    packed: plan.a.packed(args.lda, args.m, args.k),
+                    joined: joined[0],
                 };
                 let b = From {
                     at: args.b.cast::<T>().at(skip(plan.b.major, col0, args.ldb)),
@@ -176,7 +184,7 @@ fn build_typed<T: Element, O: Stored>(
                     depth: args.k,
                     follows: plan.b.follows(col0),
                     row: plan.b.stored_row(col0, k.c(0)),
-                    packed: plan.b.packed(args.ldb, args.n, args.k),
+                    joined: joined[1],
                 };
                 let cut = Cut::of(&config);
                 let warp = WarpPlace::new(k, &cut);

@@ -162,8 +162,32 @@ pub(crate) struct From<'k, T> {
     pub(crate) follows: Bool<'k>,
     /// The number of its first row among those that are stored.
     pub(crate) row: Val<'k, u32>,
-    /// Whether these are stored one right behind the other: then elements of the operand are before each but the first.
-    pub(crate) packed: Bool<'k>,
+    /// Whether what lies between these may be read, so that only the first of them begins alone.
+    pub(crate) joined: Bool<'k>,
+}
+
+/// Bytes of global memory.
+#[derive(Clone, Copy)]
+pub(crate) struct Span<'k> {
+    first: Val<'k, u64>,
+    end: Val<'k, u64>,
+}
+
+impl<'k> Span<'k> {
+    /// Those of rows that start so many elements apart.
+    pub(crate) fn of<T: Storable>(
+        at: Ptr<'k, Global, u8>,
+        rows: Val<'k, u64>,
+        pitch: Val<'k, u32>,
+    ) -> Span<'k> {
+        let first = at.address();
+        let end = first + rows * (pitch.cast::<u64>() * u64::from(T::BYTES));
+        Span { first, end }
+    }
+
+    fn is_apart(&self, other: &Span<'k>) -> Bool<'k> {
+        self.end.le(other.first) | other.end.le(self.first)
+    }
 }
 
 /// Where the 16 bytes begin that an element is in, and how many elements are before it in them.
@@ -296,17 +320,24 @@ impl Operand {
         }
     }
 
-    /// Whether rows of an operand with so many outer ones and such a depth are stored one right behind the other.
-    pub(crate) fn packed<'k>(
+    /// Whether all 16 bytes between the first and the last element of an operand, which begins there, may be read: it has no gaps between rows, or what is
+    /// `written` meanwhile lies elsewhere.
+    pub(crate) fn joined<'k, T: Element>(
         &self,
+        at: Ptr<'k, Global, u8>,
         pitch: Val<'k, u32>,
-        outer: Val<'k, u32>,
-        depth: Val<'k, u32>,
+        [outer, depth, batch]: [Val<'k, u32>; 3],
+        written: impl Fn() -> Span<'k>,
     ) -> Bool<'k> {
-        pitch.eq(match self.major {
-            Major::Depth => depth,
-            Major::Outer => outer,
-        })
+        if self.width != Width::Shifted {
+            return pitch.kernel().c(true);
+        }
+        let (rows, row) = match self.major {
+            Major::Depth => (outer, depth),
+            Major::Outer => (depth, outer),
+        };
+        let own = Span::of::<T>(at, rows.mul_wide(batch), pitch);
+        pitch.eq(row) | own.is_apart(&written())
     }
 
     /// Whether rows of a tile have elements of the operand before their first one, in tiles of the whole depth that begin there.
@@ -434,7 +465,7 @@ impl Operand {
         let [most, last] = to.split_columns(own);
         let follow = || stage.copy(0, most, None);
         let begin = || {
-            let alone = |row: Val<'k, u32>| !from.packed | row.eq(0u32);
+            let alone = |row: Val<'k, u32>| !from.joined | row.eq(0u32);
             let per = CHUNK / T::BYTES;
             if own == per {
                 return stage.copy(0, most, Some(&alone));
@@ -444,7 +475,7 @@ impl Operand {
             stage.copy(0, head, Some(&alone));
             stage.copy(per, others, None);
         };
-        let above = from.packed & top.gt(0u32);
+        let above = from.joined & top.gt(0u32);
         step.kernel().if_else(follows | above, follow, begin);
         stage.copy(own, last, None);
     }

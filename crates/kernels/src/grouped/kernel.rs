@@ -197,7 +197,7 @@ fn build_typed<T: Element, O: Stored>(
                             depth: member.k,
                             follows: k.c(false),
                             row: found.row,
-                            packed: k.c(true),
+                            joined: k.c(true),
                         };
                         let b_pitch = match tile_plan.b.major {
                             Major::Depth => member.k,
@@ -214,7 +214,7 @@ fn build_typed<T: Element, O: Stored>(
                             depth: member.k,
                             follows: tile_plan.b.follows(col0),
                             row: tile_plan.b.stored_row(col0, k.c(0)),
-                            packed: k.c(true),
+                            joined: k.c(true),
                         };
                         let finish = |cut: &Cut| {
                             let warp = WarpPlace::new(k, cut);

@@ -5,13 +5,13 @@ use crate::error::KernelError;
 use crate::family::Target;
 use crate::gemm::epilogue::{Finish, Stored, To};
 use crate::gemm::kernel::{Stages, skip};
-use crate::gemm::operand::{Element, From, Operand, Width};
+use crate::gemm::operand::{Element, From, Operand, Span, Width};
 use crate::gemm::problem::{Gemm, Input, Major, Output, Scales};
 use crate::gemm::spread::Added;
 use crate::job::{Step, buffer};
 use crate::overlap::overlap;
 use heist_builder::{
-    Arch, BuildError, Global, Kernel, On, Ptr, SharedArray, Tf32, Val, WarpTile, bf16, f16,
+    Arch, Bool, BuildError, Global, Kernel, On, Ptr, SharedArray, Tf32, Val, WarpTile, bf16, f16,
     kernel_params,
 };
 use heist_launch::Dim3;
@@ -36,6 +36,8 @@ kernel_params! {
         few: u32,
         /// The depth.
         depth: u32,
+        /// How many products there are.
+        batch: u32,
         /// Elements from row to row of the large operand as it is stored.
         large_pitch: u32,
         /// Of the other one.
@@ -111,6 +113,7 @@ pub(super) fn step(
         outer,
         few,
         depth: problem.k,
+        batch: problem.batch,
         large_pitch: large.1,
         small_pitch: small.1,
         ldc: problem.ldc,
@@ -168,9 +171,18 @@ fn build_typed<T: Element, O: Stored>(
             if schedule.source == TileSource::Direct {
                 overlap(k);
             }
+            let rows = if plan.swapped { args.few } else { args.outer };
+            let written = || Span::of::<O>(args.d, rows.mul_wide(args.batch), args.ldc);
             let work = Work {
                 k: *k,
                 plan,
+                joined: [
+                    (&plan.large, args.large, args.large_pitch, args.outer),
+                    (&plan.small, args.small, args.small_pitch, args.few),
+                ]
+                .map(|(operand, at, pitch, outer)| {
+                    operand.joined::<T>(at, pitch, [outer, args.depth, args.batch], written)
+                }),
                 args,
                 sums: k.shared("sums", form.deep() * form.few * pitch(form)),
             };
@@ -200,6 +212,8 @@ struct Work<'p, 'k> {
     k: Kernel<'k>,
     plan: &'p Plan,
     args: ThinArgs<On<'k>>,
+    /// Whether what lies between rows of the large operand, and of the other one, may be read.
+    joined: [Bool<'k>; 2],
     /// The sums of each part of a stage's depth: few rows, one after the other.
     sums: SharedArray<'k, f32>,
 }
@@ -218,7 +232,8 @@ impl<'k> Work<'_, 'k> {
         let each = (steps + (shares - 1)) / shares;
         let first = (share * each * depth).min(args.depth);
         let end = (first + each * depth).min(args.depth);
-        let of = |operand: &Operand, at: Ptr<'k, Global, u8>, outer0, all: Val<'k, u32>, pitch| {
+        let of = |which: usize, at: Ptr<'k, Global, u8>, outer0, all: Val<'k, u32>, pitch| {
+            let (operand, joined) = ([&plan.large, &plan.small][which], self.joined[which]);
             let rows = match operand.major {
                 Major::Depth => all,
                 Major::Outer => args.depth,
@@ -237,12 +252,12 @@ impl<'k> Work<'_, 'k> {
                 depth: end - first,
                 follows: inner.gt(0u32),
                 row: operand.stored_row(outer0, first),
-                packed: operand.packed(pitch, all, args.depth),
+                joined,
             }
         };
         [
-            of(&plan.large, args.large, outer, args.outer, args.large_pitch),
-            of(&plan.small, args.small, k.c(0), args.few, args.small_pitch),
+            of(0, args.large, outer, args.outer, args.large_pitch),
+            of(1, args.small, k.c(0), args.few, args.small_pitch),
         ]
     }
 
