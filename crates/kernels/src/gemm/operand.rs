@@ -218,7 +218,7 @@ pub(crate) fn shifted_bytes(major: Major, [outer, depth]: [u32; 2], bytes: u32) 
 }
 
 /// Bytes of the widest copy.
-const CHUNK: u32 = 16;
+pub(crate) const CHUNK: u32 = 16;
 
 /// A stage's part of an operand whose rows have shifts.
 struct Shifted<'k, T> {

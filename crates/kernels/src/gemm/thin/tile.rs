@@ -35,7 +35,7 @@ pub struct ThinTile {
 
 impl ThinTile {
     /// Rows that there may be.
-    const OUTER: [u32; 4] = [16, 32, 64, 128];
+    pub(super) const OUTER: [u32; 4] = [16, 32, 64, 128];
     /// Blocks of a cluster that there may be.
     pub(super) const SHARES: [u32; 4] = [1, 2, 4, 8];
 
