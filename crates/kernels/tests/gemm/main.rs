@@ -20,7 +20,7 @@ use heist_kernels::gemm::{
     Spread, Tiling, job_with, job_with_tiling, prepared, schedule,
 };
 use heist_launch::{Arg, Buffer, BufferRef, Role};
-use heist_run::Settings;
+use heist_run::{Program, Settings};
 use heist_sched::{AnyOrder, Grouped, Schedule, Submit, TileSource};
 
 const TINY: &str = "32x32x32/16x16/3";

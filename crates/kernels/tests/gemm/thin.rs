@@ -282,6 +282,32 @@ fn the_result_may_lie_between_rows_of_an_operand() {
     }
 }
 
+/// Where the result lies elsewhere, what is between rows is copied with them: rows with gaps take as long as others, on the simulated GPU's clock.
+#[test]
+fn rows_with_gaps_wait_for_no_element() {
+    let (device, target) = common::device("h200");
+    for &layout in Layout::ALL {
+        let time = |gap: u32| {
+            let mut problem = Gemm::new(3, 37, 333, Input::F16, Output::F16, layout);
+            (problem.lda, problem.ldb) = (problem.lda + gap, problem.ldb + gap);
+            let tile = "thin:32x1".parse().expect("a tile");
+            let job = job_with_thin(&problem, tile, None, target).expect("a job");
+            let job = prepared(job, problem, 5).job;
+            let (step, arguments) = (&job.steps[0], job.arguments(0).expect("a step"));
+            let program = Program::from_module(&*step.entry, &step.module);
+            let settings = Settings::default();
+            let run = device.inspect(&program, &step.entry, &step.launch, &arguments, &settings);
+            run.expect("it runs").elapsed.expect("modelled").0 as f64
+        };
+        // The same shifts of rows.
+        let [packed, apart] = [0, 8].map(time);
+        assert!(
+            apart <= packed * 1.05,
+            "{layout}: {apart} ps, {packed} packed"
+        );
+    }
+}
+
 /// Lets a job write its result into another buffer.
 fn with_result_at(job: &mut Job, name: &str, offset: u64) {
     for param in job.steps.iter_mut().flat_map(|step| &mut step.params) {

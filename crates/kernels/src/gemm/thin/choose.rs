@@ -1,5 +1,8 @@
 //! How a problem is cut, and whether this kernel is expected ahead of the others: a small model.
 
+#[cfg(test)]
+mod timed;
+
 use super::tile::{Form, ThinTile, majors, refusal, sides};
 use crate::family::Target;
 use crate::gemm::anew::{Anew, as_it_is};
