@@ -9,7 +9,10 @@ use heist_builder::Arch;
 /// Microseconds of every tile: four widths, each with 1, 2, 4 and 8 shares.
 type Times = [f64; 16];
 
-const TIMED: &[((u32, u32, u32), Layout, Input, Times)] = &[
+/// m, n and k, and how operands are stored.
+type Case = ((u32, u32, u32), Layout, Input, Times);
+
+const TIMED: &[Case] = &[
     (
         (1, 8191, 8191),
         Layout::Nt,
