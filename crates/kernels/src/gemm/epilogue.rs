@@ -4,60 +4,12 @@ use super::kernel::left;
 use super::problem::{Activation, Epilogue, Scales, Spread};
 use super::row_scales::RowScales;
 use super::spread::Added;
-use heist_builder::{
-    Bool, Global, Half, Kernel, Ptr, Storable, Val, WarpTile, WgmmaResult, bf16, f16,
-};
+use super::stored::Stored;
+use heist_builder::{Bool, Global, Kernel, Ptr, Val, WarpTile, WgmmaResult};
 use std::ops::Range;
 
 /// How many pairs have their addends loaded before the first of them is stored.
 const BATCH: usize = 8;
-
-/// A type that results are stored in.
-pub(crate) trait Stored: Storable {
-    /// Rounded.
-    fn round(value: Val<'_, f32>) -> Val<'_, Self>;
-    /// Two neighbours in one store.
-    fn store_pair<'k>(at: Ptr<'k, Global, Self>, pair: [Val<'k, f32>; 2]);
-    /// Two neighbours in one word, where they fit into it.
-    fn word<'k>(pair: [Val<'k, f32>; 2]) -> Option<Val<'k, u32>>;
-    /// The two neighbours that a word has.
-    fn pair(word: Val<'_, u32>) -> Option<[Val<'_, f32>; 2]>;
-}
-
-macro_rules! halves {
-    ($($ty:ty),*) => {$(
-        impl Stored for $ty {
-            fn round(value: Val<'_, f32>) -> Val<'_, $ty> {
-                value.cast()
-            }
-            fn store_pair<'k>(at: Ptr<'k, Global, $ty>, [low, high]: [Val<'k, f32>; 2]) {
-                at.cast::<<$ty as Half>::Pair>().store(Val::pack_as::<$ty>(low, high));
-            }
-            fn word<'k>([low, high]: [Val<'k, f32>; 2]) -> Option<Val<'k, u32>> {
-                Some(Val::pack_as::<$ty>(low, high).bitcast())
-            }
-            fn pair(word: Val<'_, u32>) -> Option<[Val<'_, f32>; 2]> {
-                Some([word, word >> 16].map(|half| half.cast::<u16>().bitcast::<$ty>().cast()))
-            }
-        }
-    )*};
-}
-halves!(f16, bf16);
-
-impl Stored for f32 {
-    fn round(value: Val<'_, f32>) -> Val<'_, f32> {
-        value
-    }
-    fn store_pair<'k>(at: Ptr<'k, Global, f32>, pair: [Val<'k, f32>; 2]) {
-        at.store_vec(pair);
-    }
-    fn word<'k>(_: [Val<'k, f32>; 2]) -> Option<Val<'k, u32>> {
-        None
-    }
-    fn pair(_: Val<'_, u32>) -> Option<[Val<'_, f32>; 2]> {
-        None
-    }
-}
 
 /// Receives a row of accumulators: the row, its first column, and its pairs.
 pub(super) type EachRow<'e, 'k> = &'e dyn Fn(Val<'k, u32>, Val<'k, u32>, &[[Val<'k, f32>; 2]]);

@@ -2,10 +2,11 @@
 //! ahead, accumulators in registers, and an epilogue.
 
 use super::config::Config;
-use super::epilogue::{Finish, Stored, To};
+use super::epilogue::{Finish, To};
 use super::operand::{Element, From, Operand, Span, Width};
 use super::problem::{Gemm, Input, Major, Output, Scales};
 use super::spread::Added;
+use super::stored::Stored;
 use crate::error::KernelError;
 use heist_builder::{
     Arch, BuildError, CopyPipeline, FillTile, Global, Kernel, SharedTile, Tf32, TileSpec, Val,

@@ -15,9 +15,10 @@
 
 mod addend;
 
-use super::epilogue::{Finish, Known, Stored, Sums, To};
+use super::epilogue::{Finish, Known, Sums, To};
 use super::kernel::left;
 use super::problem::Scales;
+use super::stored::Stored;
 use super::tiling::Tiling;
 use addend::Addend;
 pub(crate) use addend::{Addition, Asked};

@@ -4,9 +4,10 @@
 //! warp adds the warps' sums: always in the same order, so that a result does not depend on which
 //! share was done first.
 
-use super::epilogue::{Finish, Stored, To};
+use super::epilogue::{Finish, To};
 use super::problem::{Gemm, Output, Scales};
 use super::spread::Added;
+use super::stored::Stored;
 use super::tiling::Tiling;
 use crate::error::KernelError;
 use crate::family::Target;

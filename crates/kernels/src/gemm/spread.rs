@@ -2,8 +2,8 @@
 //!
 //! What a thread's row of results has in common is read once, where the row begins.
 
-use super::epilogue::Stored;
 use super::problem::Spread;
+use super::stored::Stored;
 use heist_builder::{Global, IntoIndex, Ptr, Val};
 
 /// C from an element of the result on.

@@ -10,7 +10,7 @@
 mod timed;
 
 use super::shape::WarpgroupShape;
-use super::{staying, with_levels};
+use super::staying::{staying, with_levels};
 use crate::attention::problem::{Mask, Problem};
 use crate::family::Target;
 use std::ops::RangeInclusive;

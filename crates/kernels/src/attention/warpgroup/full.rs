@@ -9,7 +9,7 @@
 mod timed;
 
 use super::shape::WarpgroupShape;
-use super::{staying, with_levels};
+use super::staying::{staying, with_levels};
 use crate::attention::problem::Problem;
 use crate::family::Target;
 

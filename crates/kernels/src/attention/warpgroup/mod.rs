@@ -17,13 +17,15 @@ mod heuristics;
 mod list;
 mod seen;
 mod shape;
+mod staying;
 #[cfg(test)]
 mod timed;
 mod variant;
 mod wide;
 
-pub use heuristics::{clustered_keys, staying, warpgroup_schedule, warpgroup_shape, with_levels};
+pub use heuristics::{clustered_keys, warpgroup_schedule, warpgroup_shape};
 pub use shape::{Sharing, Stay, WarpgroupShape};
+pub use staying::{staying, with_levels};
 pub(super) use variant::{Wgmma, arguments, map};
 pub use variant::{warpgroup_job, warpgroup_plan};
 

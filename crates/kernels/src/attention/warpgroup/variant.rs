@@ -2,10 +2,11 @@
 
 use super::WarpgroupArgs;
 use super::block::{Ends, Rings};
-use super::heuristics::{self, entries, strips, warpgroup_schedule, warpgroup_shape};
+use super::heuristics::{self, warpgroup_schedule, warpgroup_shape};
 use super::list::{self, ListArgs, TileList};
 use super::seen::{self, Lines};
 use super::shape::{Sharing, WarpgroupShape};
+use super::staying::{entries, strips};
 use crate::attention::kernel::{Strides, buffers, contents, log_sum_strides, window};
 use crate::attention::panels::PANEL;
 use crate::attention::problem::{Dtype, Layout, Lengths, MaskKind, Problem};

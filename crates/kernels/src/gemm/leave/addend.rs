@@ -5,8 +5,9 @@
 //! products; it reads them as it stores results, and each result takes the place of its C.
 
 use super::{MOST_BUFFERS, Staged, WARP_ROWS};
-use crate::gemm::epilogue::{Stored, To};
+use crate::gemm::epilogue::To;
 use crate::gemm::kernel::left;
+use crate::gemm::stored::Stored;
 use heist_builder::{Val, WarpCopy, f16};
 use std::collections::VecDeque;
 

@@ -3,11 +3,12 @@
 use super::tile::{Form, THREADS, majors, sides, swapped};
 use crate::error::KernelError;
 use crate::family::Target;
-use crate::gemm::epilogue::{Finish, Stored, To};
+use crate::gemm::epilogue::{Finish, To};
 use crate::gemm::kernel::{Stages, skip};
 use crate::gemm::operand::{Element, From, Operand, Span, Width};
 use crate::gemm::problem::{Gemm, Input, Major, Output, Scales};
 use crate::gemm::spread::Added;
+use crate::gemm::stored::Stored;
 use crate::job::{Step, buffer};
 use crate::overlap::overlap;
 use heist_builder::{

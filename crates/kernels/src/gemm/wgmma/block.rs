@@ -1,6 +1,6 @@
 //! The kernel: what a block does with its tiles.
 
-use super::super::epilogue::{Stored, To};
+use super::super::epilogue::To;
 use super::super::halves::Half;
 use super::super::kernel::left;
 use super::super::leave::{Addition, Asked, Share, Staged, store_share, store_turned};
@@ -10,6 +10,7 @@ use super::super::problem::{Output, Scales};
 use super::super::row_scales::Ahead;
 use super::super::scales::{BLOCK, BlockScales, CopiedScales};
 use super::super::spread::Added;
+use super::super::stored::Stored;
 use super::super::tail::{TailOn, Unit};
 use super::super::tiling::{Cluster, Tiling};
 use super::super::warpgroup::{Edge, Ends, Factors, Levels, Role, Side, Stage, ring};
