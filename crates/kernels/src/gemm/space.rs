@@ -8,6 +8,7 @@ use super::config::Config;
 use super::cost_model;
 use super::entry::PARAMETERS;
 use super::problem::{Gemm, Input, Scales};
+use super::thin::{self, ThinTile, plan_with_thin};
 use super::tiling::{Cluster, Tiling};
 use super::variant::{FAMILY, job_with, plan_with_tiling, schedule as usual};
 use super::{kernel, wgmma};
@@ -41,11 +42,18 @@ pub(super) fn proposals(problem: &Gemm, target: Target) -> Vec<Proposal> {
         None => (on_warpgroups(problem, target), judge_warpgroups),
         Some(_) => (Axis::product(&with_mma()), judge_mma),
     };
-    let judged = candidates.into_iter().map(|candidate| Proposal {
-        judged: judge(problem, &candidate, target).map(Some),
-        candidate,
-    });
-    judged.collect()
+    let judged = |judge: Judge| {
+        move |candidate: Candidate| Proposal {
+            judged: judge(problem, &candidate, target).map(Some),
+            candidate,
+        }
+    };
+    let few = match thin::is_tried(problem, target) {
+        true => Axis::product(&few_rows()),
+        false => Vec::new(),
+    };
+    let all = candidates.into_iter().map(judged(judge));
+    all.chain(few.into_iter().map(judged(judge_thin))).collect()
 }
 
 type Judge = fn(&Gemm, &Candidate, Target) -> Result<f64, String>;
@@ -55,6 +63,17 @@ fn plan(problem: &Gemm, candidate: &Candidate, target: Target) -> Result<LaunchP
     let schedule = schedule(candidate)?;
     let judged = |judge: Judge| judge(problem, candidate, target).map_err(KernelError::unfit);
     let plan = match (candidate.get("cols"), candidate.get("warp")) {
+        _ if candidate.get("outer").is_some() => {
+            only(candidate, "a tile for few rows", names_of(&few_rows()))?;
+            judged(judge_thin)?;
+            let tile = thin_tile(candidate)?;
+            // A cluster is part of the tiles.
+            let given = schedule.map(|mut given| {
+                given.cluster = tile.schedule().cluster;
+                given
+            });
+            plan_with_thin(problem, tile, given.as_ref(), target)?
+        }
         (None, _) => {
             only(candidate, "a kernel without `cols`", ["variant"])?;
             let variant = FAMILY.choose(candidate.get("variant"), problem, target)?;
@@ -255,6 +274,27 @@ fn judge_warpgroups(problem: &Gemm, candidate: &Candidate, target: Target) -> Re
     Ok(cost_model::time(problem, tiling, target))
 }
 
+/// Tiles of few rows, or columns, over an operand whose rows start anywhere.
+fn few_rows() -> [Axis; 2] {
+    [
+        Axis::new("outer", ThinTile::OUTER),
+        Axis::new("shares", ThinTile::SHARES),
+    ]
+}
+
+fn thin_tile(candidate: &Candidate) -> Result<ThinTile, KernelError> {
+    let [outer, shares] = ["outer", "shares"].map(|name| candidate.get(name).unwrap_or_default());
+    format!("thin:{outer}x{shares}").parse()
+}
+
+fn judge_thin(problem: &Gemm, candidate: &Candidate, target: Target) -> Result<f64, String> {
+    let tile = thin_tile(candidate).map_err(|error| error.to_string())?;
+    match thin::refusal(problem, target) {
+        Some(why) => Err(why),
+        None => Ok(thin::modelled(problem, tile, target)),
+    }
+}
+
 fn with_mma() -> Vec<Axis> {
     vec![
         Axis::new("rows", [32, 64, 128, 256]),
@@ -367,6 +407,7 @@ mod tests {
             (gemm(64, 512, 4096), hopper()),
             (gemm(1024, 768, 512), hopper()),
             (gemm(2048, 6144, 1024), hopper()),
+            (gemm(5, 333, 1001), hopper()),
             (
                 gemm(1024, 768, 512),
                 Target {
@@ -440,6 +481,40 @@ mod tests {
                 .iter()
                 .any(in_pieces)
         );
+    }
+
+    /// Tiles of few rows where an operand would be written anew for others, and only there.
+    #[test]
+    fn few_rows_over_unaligned_operands_are_tried() {
+        let thin = |problem: &Gemm, target| {
+            let all = proposals(problem, target).into_iter();
+            let thin = all.filter(|one| one.candidate.get("outer").is_some());
+            thin.collect::<Vec<_>>()
+        };
+        let problem = gemm(5, 333, 1001);
+        let tried = thin(&problem, hopper());
+        assert_eq!(tried.len(), 16);
+        for Proposal { candidate, judged } in &tried {
+            assert!(judged.clone().is_ok_and(|time| time.is_some()));
+            let made = problem.tuned(candidate, hopper()).expect("a plan");
+            assert!(made.variant.starts_with("thin:"), "{}", made.variant);
+            assert_eq!(made.steps.len(), 1);
+        }
+        let scheduled = tried[3].candidate.clone().with("schedule", "direct early");
+        problem.tuned(&scheduled, hopper()).expect("a plan");
+        assert!(thin(&gemm(5, 336, 1000), hopper()).is_empty());
+        assert!(thin(&gemm(50, 333, 1001), hopper()).is_empty());
+        let blackwell = Target {
+            arch: Arch::SM_100A,
+            sms: 148,
+        };
+        assert!(thin(&problem, blackwell).is_empty());
+        let wrong = Candidate::new([("outer", "48"), ("shares", "2")]);
+        let error = problem.tuned(&wrong, hopper()).expect_err("no tile");
+        assert!(error.to_string().contains("thin:64x4"), "{error}");
+        let mixed = Candidate::new([("outer", "32"), ("shares", "2"), ("stages", "3")]);
+        let error = problem.tuned(&mixed, hopper()).expect_err("no choice");
+        assert!(error.to_string().contains("few rows"), "{error}");
     }
 
     #[test]

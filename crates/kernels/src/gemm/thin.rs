@@ -19,10 +19,11 @@ use crate::family::{Target, Variant};
 use crate::job::Job;
 use crate::plan::LaunchPlan;
 use heist_sched::{Schedule, TileSource};
-use tile::{Form, refusal};
+use tile::Form;
 
-pub(super) use choose::{is_ahead, schedule};
+pub(super) use choose::{is_ahead, is_tried, modelled, schedule};
 pub use tile::ThinTile;
+pub(super) use tile::refusal;
 
 /// The variant.
 #[derive(Debug)]
@@ -56,16 +57,26 @@ impl Variant for Thin {
         if let Some(why) = refusal(problem, target) {
             return Err(KernelError::unfit(format!("gemm {problem} thin: {why}")));
         }
-        // A tile ends before it could be left: blocks leave between tiles.
-        let given = given.map(|given| Schedule {
-            pausing: false,
-            ..given.clone()
-        });
-        let tile = choose::tile(problem, given.as_ref(), target);
-        let job = job_with_thin(problem, tile, given.as_ref(), target)?;
-        let plan = LaunchPlan::of_job(self.name(), job);
+        let tile = choose::tile(problem, given, target);
+        let plan = plan_with_thin(problem, tile, given, target)?;
         Ok(over_operands(plan, self.name(), problem))
     }
+}
+
+/// The launch in such tiles.
+pub(super) fn plan_with_thin(
+    problem: &Gemm,
+    tile: ThinTile,
+    given: Option<&Schedule>,
+    target: Target,
+) -> Result<LaunchPlan, KernelError> {
+    // A tile ends before it could be left: blocks leave between tiles.
+    let given = given.map(|given| Schedule {
+        pausing: false,
+        ..given.clone()
+    });
+    let job = job_with_thin(problem, tile, given.as_ref(), target)?;
+    Ok(LaunchPlan::of_job(&tile.to_string(), job))
 }
 
 /// A multiplication of few rows in a tile of your own, over buffers called `a`, `b`, `c`, `d` and `bias` that are still empty.

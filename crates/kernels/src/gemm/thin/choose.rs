@@ -71,13 +71,23 @@ fn time(problem: &Gemm, form: &Form, target: Target) -> f64 {
     LAUNCH + meet + (rounds * block).max(memory)
 }
 
+/// Microseconds that a problem takes in such tiles, with operands in memory.
+pub(crate) fn modelled(problem: &Gemm, tile: ThinTile, target: Target) -> f64 {
+    time(problem, &Form::new(problem, tile), target)
+}
+
+/// Whether there is anything to be gained over tiles that the copy engine fills: an operand would have to be written anew for it.
+pub(crate) fn is_tried(problem: &Gemm, target: Target) -> bool {
+    let hopper = target.arch.number() == 90 && refusal(problem, target).is_none();
+    hopper && Anew::along(problem, [false; 2]).is_some()
+}
+
 /// The tile that suits, among those with so many shares, and its time.
 fn best(problem: &Gemm, target: Target, shares: &[u32]) -> (f64, ThinTile) {
-    let forms = ThinTile::OUTER.into_iter().flat_map(|outer| {
-        let tiles = shares.iter().map(move |&shares| ThinTile { outer, shares });
-        tiles.map(|tile| Form::new(problem, tile))
-    });
-    let timed = forms.map(|form| (time(problem, &form, target), form.tile));
+    let tiles = ThinTile::OUTER
+        .into_iter()
+        .flat_map(|outer| shares.iter().map(move |&shares| ThinTile { outer, shares }));
+    let timed = tiles.map(|tile| (modelled(problem, tile, target), tile));
     let best = timed.min_by(|one, other| one.0.total_cmp(&other.0));
     best.unwrap_or((f64::INFINITY, WHOLE))
 }
@@ -110,8 +120,7 @@ pub(super) fn tile(problem: &Gemm, schedule: Option<&Schedule>, target: Target) 
 /// Whether this kernel is expected to be the fastest, on Hopper: where an operand's rows start anywhere, so that it would be written anew, or copied by blocks that
 /// are mostly empty.
 pub(crate) fn is_ahead(problem: &Gemm, target: Target) -> bool {
-    let hopper = target.arch.number() == 90 && refusal(problem, target).is_none();
-    if !hopper || Anew::along(problem, [false; 2]).is_none() {
+    if !is_tried(problem, target) {
         return false;
     }
     let (own, _) = best(problem, target, &ThinTile::SHARES);

@@ -35,9 +35,9 @@ pub struct ThinTile {
 
 impl ThinTile {
     /// Rows that there may be.
-    pub(super) const OUTER: [u32; 4] = [16, 32, 64, 128];
+    pub(crate) const OUTER: [u32; 4] = [16, 32, 64, 128];
     /// Blocks of a cluster that there may be.
-    pub(super) const SHARES: [u32; 4] = [1, 2, 4, 8];
+    pub(crate) const SHARES: [u32; 4] = [1, 2, 4, 8];
 
     /// Its blocks are a cluster, each with the tile of its place.
     pub(crate) fn schedule(self) -> Schedule {
@@ -161,7 +161,7 @@ pub(super) fn sides(problem: &Gemm) -> [u32; 2] {
 }
 
 /// Why this kernel can't multiply that.
-pub(super) fn refusal(problem: &Gemm, target: Target) -> Option<String> {
+pub(crate) fn refusal(problem: &Gemm, target: Target) -> Option<String> {
     if target.arch.number() < 90 {
         return Some("its blocks share the depth in clusters, which came with sm_90".into());
     }
