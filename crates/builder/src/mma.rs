@@ -45,20 +45,26 @@ pub trait MmaInput: Storable {
     fn gather<'k>(at: [Ptr<'k, Shared, Self>; 2]) -> Val<'k, Self::Reg>;
 }
 
-macro_rules! halves {
-    ($($ty:ty, $pair:ty, $name:literal;)*) => {$(
-        impl MmaInput for $ty {
-            type Reg = $pair;
-            const K: u32 = 16;
-            const NAME: &'static str = $name;
-            #[track_caller]
-            fn gather<'k>([low, high]: [Ptr<'k, Shared, $ty>; 2]) -> Val<'k, $pair> {
-                Val::pack(low.load(), high.load())
-            }
-        }
-    )*};
+// Written out, not by a macro: rustc names the places in its messages.
+impl MmaInput for f16 {
+    type Reg = F16x2;
+    const K: u32 = 16;
+    const NAME: &'static str = "f16";
+    #[track_caller]
+    fn gather<'k>([low, high]: [Ptr<'k, Shared, f16>; 2]) -> Val<'k, F16x2> {
+        Val::pack(low.load(), high.load())
+    }
 }
-halves! { f16, F16x2, "f16"; bf16, Bf16x2, "bf16"; }
+
+impl MmaInput for bf16 {
+    type Reg = Bf16x2;
+    const K: u32 = 16;
+    const NAME: &'static str = "bf16";
+    #[track_caller]
+    fn gather<'k>([low, high]: [Ptr<'k, Shared, bf16>; 2]) -> Val<'k, Bf16x2> {
+        Val::pack(low.load(), high.load())
+    }
+}
 
 impl MmaInput for Tf32 {
     type Reg = Tf32;
