@@ -376,7 +376,7 @@ def test_mm_of_tf32_is_asked_for():
 
 @pytest.mark.parametrize("shape", [(12,), (1, 12), (8, 12), (8, 1), (1, 1), (1,), ()])
 def test_addmm(shape):
-    c, a, b = torch.randn(*shape, dtype=F16), torch.randn(8, 16, dtype=F16), torch.randn(16, 12, dtype=F16)
+    c, a, b = torch.randn(shape, dtype=F16), torch.randn(8, 16, dtype=F16), torch.randn(16, 12, dtype=F16)
     close(ht.addmm(c, a, b), c.double() + a.double() @ b.double(), 1e-2)
     close(ht.addmm(c, a, b, beta=0.5, alpha=2.0), 0.5 * c.double() + 2.0 * (a.double() @ b.double()), 1e-2)
 
@@ -384,10 +384,11 @@ def test_addmm(shape):
 @pytest.mark.parametrize("m, n", [(8, 12), (1, 12), (8, 1), (1, 1)])
 def test_addmm_with_views_of_an_addend(m, n):
     a, b = torch.randn(m, 16, dtype=BF16), torch.randn(16, n, dtype=BF16)
-    wide = torch.randn(2 * m + 1, 2 * n + 1, dtype=BF16)
+    most = 2 * max(m, n) + 1
+    wide = torch.randn(most, most, dtype=BF16)
     for c in (
-        wide[1, 1 : n + 1], wide[0, 1::2], wide[:1, 1::2], wide[1 : m + 1, 1:2], wide[1::2, :1], wide[3 % m, 1], wide[:1, 1:2],
-        wide[1::2, 1::2], wide[:m, :n], wide[:n, :m].t(), wide[0, :n].expand(m, n), wide[:m, :1].expand(m, n), wide[0, 0].expand(m, n),
+        wide[1, 1 : n + 1], wide[0, 1 : 2 * n : 2], wide[:1, 1 : 2 * n : 2], wide[1 : m + 1, 1:2], wide[1 : 2 * m : 2, :1], wide[1, 1],
+        wide[:1, 1:2], wide[1 : 2 * m : 2, 1 : 2 * n : 2], wide[:m, :n], wide[:n, :m].t(), wide[0, :n].expand(m, n), wide[:m, :1].expand(m, n), wide[0, 0].expand(m, n),
     ):  # fmt: skip
         close(ht.addmm(c, a, b, beta=0.5), 0.5 * c.double() + a.double() @ b.double(), 2e-2)
         close(ht.addmm(c, a, b), c.double() + a.double() @ b.double(), 2e-2)
