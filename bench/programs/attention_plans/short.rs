@@ -34,7 +34,6 @@ fn short(batch: u32, heads: u32, length: u32, dim: u32, mask: Mask, dtype: Dtype
     (problem.mask, problem.dtype) = (mask, dtype);
     let mut arms = vec![chosen(&problem)];
     let own = WarpgroupShape {
-        shared: false,
         sharing: Sharing::None,
         ..warpgroup_shape(&problem, H200)
     };
@@ -75,24 +74,7 @@ fn short(batch: u32, heads: u32, length: u32, dim: u32, mask: Mask, dtype: Dtype
         let name = ["", "", "two of", "three of", "four of"][resident as usize];
         shapes.push((name, staying(&problem, one, resident, H200)));
     }
-    // Keys shared by the warpgroups of a block, where there is a block for each tile.
-    if u64::from(length.div_ceil(64)) * u64::from(heads * batch) <= 132 {
-        let parts = match dim {
-            ..=64 => &[(2, 64), (2, 128), (3, 80), (4, 64)][..],
-            _ => &[(2, 64), (2, 48)],
-        };
-        for &(groups, keys) in parts {
-            let shared = WarpgroupShape {
-                groups,
-                keys,
-                shared: true,
-                ..own
-            };
-            let name = ["", "", "by two,", "by three,", "by four,"][groups as usize];
-            shapes.push((name, staying(&problem, shared, 1, H200)));
-        }
-    }
-    // And by two blocks.
+    // Keys shared by two blocks, where there is a block for each tile.
     if u64::from(length.div_ceil(64)) * u64::from(heads * batch) <= 132 {
         for keys in [64, 128] {
             let pair = WarpgroupShape {

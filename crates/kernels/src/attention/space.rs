@@ -186,7 +186,6 @@ fn shape(
 ) -> Result<WarpgroupShape, KernelError> {
     let shape = WarpgroupShape {
         groups: choice(candidate, "groups")?,
-        shared: false,
         sharing: Sharing::None,
         keys: choice(candidate, "keys")?,
         stages: choice_or(candidate, "stages", 2)?,

@@ -101,42 +101,6 @@ impl Cases {
             let shape = WarpgroupShape { stay, ..shape };
             self.on_warpgroups(&problem, shape, Schedule::new(TileSource::Direct));
         }
-        // Keys that the warpgroups of a block share: parts that nobody sees, one block of keys and several,
-        // several tiles of a block.
-        for (index, (lengths, groups, keys, dim)) in [
-            ((130, 300), 2, 128, 64),
-            ((65, 70), 2, 64, 128),
-            ((200, 500), 4, 64, 64),
-            ((64, 260), 3, 80, 64),
-            ((90, 129), 2, 64, 96),
-            ((33, 1), 2, 128, 64),
-        ]
-        .into_iter()
-        .enumerate()
-        {
-            let mut problem = Problem::new(1, 2, 1, dim);
-            (problem.mask, problem.dtype) = (MASKS[index % 3], Dtype::ALL[index % 2]);
-            problem.output = [Output::Same, Output::F32][index % 2];
-            problem.lengths = Lengths::Same {
-                batch: 1,
-                queries: lengths.0,
-                keys: lengths.1,
-            };
-            let shape = WarpgroupShape {
-                groups,
-                keys,
-                shared: true,
-                ..self.large_tiles(&problem)
-            };
-            let shape = staying(&problem, shape, 1, self.target);
-            let stay = Some(Stay {
-                blocks: 3,
-                resident: 1,
-                ahead: true,
-            });
-            let shape = WarpgroupShape { stay, ..shape };
-            self.on_warpgroups(&problem, shape, Schedule::new(TileSource::Direct));
-        }
         let lengths = vec![(5, 5), (0, 7), (130, 133), (1, 300), (140, 3), (17, 0)];
         let problem = Problem::ragged(lengths, 2, 64);
         let shape = staying(

@@ -30,8 +30,8 @@ impl<'k> Rings<'k> {
         let ring = |stages, spec| k.bulk_pipeline_of(stages, spec, 4 * shape.groups);
         Rings {
             queries: ring(shape.query_stages(), shape.cut().tile("q", shape.rows())),
-            keys: ring(shape.stages, shape.cut().tile("k", shape.width())),
-            values: ring(shape.stages, shape.value_cut().tile("v", shape.width())),
+            keys: ring(shape.stages, shape.cut().tile("k", shape.keys)),
+            values: ring(shape.stages, shape.value_cut().tile("v", shape.keys)),
         }
     }
 }
@@ -79,7 +79,8 @@ impl<'p, 'k> Ends<'p, 'k> {
             group,
             own: Meeting::of(k, "met", shape.groups, 4, &group),
             exchange: Exchange::new(k, &shape),
-            all: (shape.ragged || shape.shared)
+            all: shape
+                .ragged
                 .then(|| Meeting::of(k, "all_met", 1, 4 * shape.groups, &k.c(0))),
             turns: shape
                 .turns
@@ -220,15 +221,9 @@ impl<'p, 'k> Ends<'p, 'k> {
             let part = self.exchange.as_ref().map(|others| work.exchange(others));
             let sink = self.scores.sink(tile.y);
             let store = || work.store(args, (tile, rows), sink, &queries, part.as_ref());
-            match (&self.pause, &self.all) {
-                (Some(pause), _) => k.if_else(pause.left(), || work.save(pause.room()), store),
-                (None, Some(all)) if self.shape.shared => {
-                    work.merge(|| all.meet());
-                    // The others may leave what they have of the next tile.
-                    all.meet();
-                    k.if_(self.group.eq(0u32), store);
-                }
-                _ => store(),
+            match &self.pause {
+                Some(pause) => k.if_else(pause.left(), || work.save(pause.room()), store),
+                None => store(),
             }
             k.fence_async_shared();
         });
@@ -251,7 +246,7 @@ impl<'p, 'k> Ends<'p, 'k> {
             right: args.right,
             prefix: self.scores.prefix(tile.z),
         };
-        let shape = (height, self.shape.width());
+        let shape = (height, self.shape.keys);
         let one = |number: Val<'k, u32>| {
             let share = (k.cluster_rank(), k.cluster_size());
             let mut rows = Rows::of_share(sequence, number, shape, mask, share);
@@ -302,7 +297,7 @@ impl<'p, 'k> Ends<'p, 'k> {
                 cuts[which].copy(copies, to, from, (height, layout), [row, head, batch]);
             });
         };
-        let (height, keys) = (self.shape.rows(), self.shape.width());
+        let (height, keys) = (self.shape.rows(), self.shape.keys);
         one(0, args.q, height, q_start + rows.first, tile.y);
         let blocks = &rows.blocks;
         let both = |key: Val<'k, u32>, between: &dyn Fn()| {

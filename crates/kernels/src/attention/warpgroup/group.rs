@@ -4,7 +4,7 @@
 use super::WarpgroupArgs;
 use super::exchange::{Exchange, to_places};
 use super::shape::{GROUP_ROWS, WarpgroupShape};
-use crate::attention::epilogue::{MergeShape, absorb, merge};
+use crate::attention::epilogue::absorb;
 use crate::attention::mask::{KeyRange, hide_masked};
 use crate::attention::panels::{PANEL, Rows};
 use crate::attention::params::Element;
@@ -24,8 +24,6 @@ pub(super) struct Work<'k, T: Element> {
     shape: WarpgroupShape,
     /// Its first row in the tile.
     row: Val<'k, u32>,
-    /// Its first key in a block, where each warpgroup has a part of it.
-    part: Option<Val<'k, u32>>,
     seen: [KeyRange<'k>; 2],
     /// What becomes of the scores, where something does, and the factor of the products.
     rules: Option<[[Rules<'k>; 2]; 1]>,
@@ -82,10 +80,7 @@ impl<'k, T: Element> Work<'k, T> {
         group: Val<'k, u32>,
         (tile, rows): (&Position<'k>, &Rows<'k>),
     ) -> Self {
-        let (row, part) = match shape.shared {
-            false => (group * GROUP_ROWS, None),
-            true => (k.c(0), Some(group * shape.keys)),
-        };
+        let row = group * GROUP_ROWS;
         let own = row + ((k.warp() & 3) << 4) + Accumulator::row(k);
         let mask = &rows.mask;
         let rules = |down: u32| {
@@ -103,7 +98,6 @@ impl<'k, T: Element> Work<'k, T> {
             k: *k,
             shape: *shape,
             row,
-            part,
             seen: [0, 8].map(|down| mask.seen_by(own + down)),
             rules: rules(0)
                 .zip(rules(8))
@@ -123,12 +117,11 @@ impl<'k, T: Element> Work<'k, T> {
         queries: &heist_builder::SharedTile<'k, T>,
         keys: &heist_builder::SharedTile<'k, T>,
     ) {
-        let (rows, width, cut) = (self.shape.rows(), self.shape.width(), self.shape.cut());
-        let part = self.part.unwrap_or(self.k.c(0));
+        let (rows, width, cut) = (self.shape.rows(), self.shape.keys, self.shape.cut());
         self.scores.accumulate(|batch| {
             for panel in 0..cut.count() {
                 let left: WgmmaOperand<'k, T> = queries.wgmma_operand(self.row + panel * rows);
-                let right = keys.wgmma_operand(part + panel * width);
+                let right = keys.wgmma_operand(panel * width);
                 for step in 0..cut.steps(panel) {
                     let (left, right) = (left.step(step), right.step(step));
                     match (panel, step) {
@@ -142,10 +135,9 @@ impl<'k, T: Element> Work<'k, T> {
 
     /// Asks for the values of a block to be weighed and added.
     pub(super) fn weigh(&self, values: &heist_builder::SharedTile<'k, T>) {
-        let width = self.shape.width();
+        let width = self.shape.keys;
         let parts = self.shape.products().into_iter().map(|columns| {
             let values = values.wgmma_operand_across(columns.start / PANEL, width);
-            let values = self.part.map_or(values, |part| values.step_at(part / 16));
             (columns, values)
         });
         let parts: Vec<_> = parts.collect();
@@ -171,7 +163,6 @@ impl<'k, T: Element> Work<'k, T> {
         at_edge: Bool<'k>,
         resumes: bool,
     ) -> Raised<'k> {
-        let first = self.part.map_or(first, |part| first + part);
         if let Some(rules) = &self.rules {
             modify(scores, rules, self.scale, first);
         }
@@ -197,7 +188,6 @@ impl<'k, T: Element> Work<'k, T> {
         first: impl FnOnce() -> Val<'k, u32>,
     ) -> Raised<'k> {
         let first = (masked || self.rules.is_some()).then(first);
-        let first = first.map(|first| self.part.map_or(first, |part| first + part));
         if let (Some(first), Some(rules)) = (first, &self.rules) {
             let modify = if masked { modify } else { modify_whole };
             modify(scores, rules, self.scale, first);
@@ -246,17 +236,6 @@ impl<'k, T: Element> Work<'k, T> {
                 weights.set(left.get(), right.get());
             }
         }
-    }
-
-    /// Gives the first warpgroup what all of them have of the same rows. `meet` is where they wait for
-    /// each other.
-    pub(super) fn merge(&self, meet: impl Fn()) {
-        let shape = MergeShape {
-            down: 4,
-            across: self.shape.groups,
-        };
-        let results = self.results.settled(0);
-        merge(&self.k, shape, self.k.warp(), &self.softmax, &results, meet);
     }
 
     /// What all blocks of a cluster have of this one's part of the columns.

@@ -50,7 +50,6 @@ pub fn warpgroup_shape(problem: &Problem, target: Target) -> WarpgroupShape {
         head_dim: problem.head_dim,
         value_dim: problem.value_dim(),
         groups,
-        shared: false,
         sharing: Sharing::None,
         keys,
         stages: 2,

@@ -24,15 +24,12 @@ pub struct WarpgroupShape {
     pub head_dim: u32,
     /// Elements of a head of values and results: a multiple of 8, at most as many.
     pub value_dim: u32,
-    /// Warpgroups with 64 query rows each: 1, 2 or 3; up to 4 that have the same ones.
+    /// Warpgroups with 64 query rows each: 1, 2 or 3.
     pub groups: u32,
-    /// All warpgroups of a block have the same 64 query rows, and each a part of the keys: for fewer tiles
-    /// than multiprocessors. What each has is put together at the end.
-    pub shared: bool,
     /// The blocks of a cluster that have the same 64 query rows, and each a part of the keys: for fewer tiles than
     /// blocks that run at a time. A cluster has one tile.
     pub sharing: Sharing,
-    /// Keys of a block, or of each warpgroup's part: a multiple of 16 up to 256.
+    /// Keys of a block: a multiple of 16 up to 256.
     pub keys: u32,
     /// Blocks of keys, and of values, that are on their way or in use.
     pub stages: u32,
@@ -131,7 +128,6 @@ impl WarpgroupShape {
         WarpgroupShape {
             groups,
             keys,
-            shared: false,
             sharing: Sharing::None,
             stay: None,
             stages: 2,
@@ -223,15 +219,13 @@ impl WarpgroupShape {
         }
     }
 
-    /// Bytes of shared memory that the stages take, and what warpgroups with the same rows leave for the
-    /// first.
+    /// Bytes of shared memory that the stages take, and what the blocks of a cluster send.
     pub(in crate::attention) fn stage_bytes(&self) -> u32 {
         let (keys, values) = (self.cut().count(), self.value_cut().count());
         let queries = self.query_stages() * self.rows() * keys;
-        let stages = (queries + self.stages * self.width() * (keys + values)) * PANEL * 2;
-        let parts = if self.shared { self.groups - 1 } else { 0 };
+        let stages = (queries + self.stages * self.keys * (keys + values)) * PANEL * 2;
         let sent = (self.sharing.blocks() - 1) * self.sent_words();
-        stages + (parts * (self.value_dim / 2 + 4) + sent) * 128 * 4
+        stages + sent * 128 * 4
     }
 
     /// Whether a multiprocessor has shared memory for as many blocks as it is to hold. A kilobyte of each block is the
@@ -261,28 +255,21 @@ impl WarpgroupShape {
             stages,
             ..
         } = *self;
-        let most = if self.shared { 4 } else { 3 };
-        if !(1..=most).contains(&groups) {
+        if !(1..=3).contains(&groups) {
             return Err(KernelError::unfit(format!(
-                "{groups} warpgroups: 1 to {most} share the registers of a multiprocessor with one that copies"
+                "{groups} warpgroups: 1 to 3 share the registers of a multiprocessor with one that copies"
             )));
         }
-        if !matches!((groups, self.resident()), (1, 2..=4) | (2..=4, 1)) {
+        if !matches!((groups, self.resident()), (1, 2..=4) | (2..=3, 1)) {
             return Err(KernelError::unfit(format!(
                 "{} blocks of {groups} warpgroups on a multiprocessor: 2 to 4 of one, or one of more",
                 self.resident()
             )));
         }
-        if !keys.is_multiple_of(16) || !(16..=256).contains(&self.width()) {
+        if !keys.is_multiple_of(16) || !(16..=256).contains(&keys) {
             return Err(KernelError::unfit(format!(
-                "blocks of {} keys: a multiple of 16 up to 256 is wanted",
-                self.width()
+                "blocks of {keys} keys: a multiple of 16 up to 256 is wanted"
             )));
-        }
-        if self.shared && (groups == 1 || self.ragged || self.pausing || self.turns || self.seen) {
-            return Err(KernelError::unfit(
-                "keys are shared by two to four warpgroups, of sequences that are alike: no turns, no pauses, no listed blocks",
-            ));
         }
         self.check_sharing()?;
         if !(2..=16).contains(&stages) {
@@ -345,18 +332,7 @@ impl WarpgroupShape {
 
     /// Query rows of a tile.
     pub(in crate::attention) fn rows(&self) -> u32 {
-        match self.shared {
-            false => GROUP_ROWS * self.groups,
-            true => GROUP_ROWS,
-        }
-    }
-
-    /// Keys that are copied at a time.
-    pub(super) fn width(&self) -> u32 {
-        match self.shared {
-            false => self.keys,
-            true => self.keys * self.groups,
-        }
+        GROUP_ROWS * self.groups
     }
 
     /// The warpgroups, and one more for the warp that copies: registers change
@@ -424,9 +400,6 @@ impl fmt::Display for WarpgroupShape {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let (rows, keys) = (self.rows(), self.keys);
         write!(f, "wgmma {rows}x{keys} {} stages", self.stages)?;
-        if self.shared {
-            write!(f, ", keys shared by {} warpgroups", self.groups)?;
-        }
         if self.sharing.is_some() {
             write!(f, ", keys shared by {} blocks", self.sharing.blocks())?;
         }

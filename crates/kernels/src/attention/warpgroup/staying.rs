@@ -24,7 +24,7 @@ pub fn staying(
     };
     // A block that is alone has two warpgroups or more.
     let shape = match resident {
-        1 if !shape.shared => shape.scheduled(),
+        1 => shape.scheduled(),
         _ => shape,
     };
     let shape = WarpgroupShape {

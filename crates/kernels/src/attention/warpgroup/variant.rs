@@ -238,7 +238,7 @@ pub fn warpgroup_plan(
             None => strips.x,
         },
         count: strips.count() as u32,
-        ..arguments(problem, shape.mask, [shape.rows(), shape.width()])?
+        ..arguments(problem, shape.mask, [shape.rows(), shape.keys])?
     };
     let name = format!("attention {problem}: {shape}");
     let mut plan = buffers(LaunchPlan::new(name, "wgmma", problem.work()), problem);
