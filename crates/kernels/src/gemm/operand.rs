@@ -320,7 +320,7 @@ impl Operand {
         }
     }
 
-    /// Whether all 16 bytes between the first and the last element of an operand, which begins there, may be read: it has no gaps between rows, or what is
+    /// Whether all that lies between the first and the last element of an operand, which begins there, may be read: it has no gaps between rows, or what is
     /// `written` meanwhile lies elsewhere.
     pub(crate) fn joined<'k, T: Element>(
         &self,

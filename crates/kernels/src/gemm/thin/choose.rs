@@ -16,7 +16,7 @@ use heist_sched::{Schedule, TileSource};
 
 /// Microseconds of a launch.
 const LAUNCH: f64 = 1.97;
-/// The same more where blocks meet, and for each cluster of eight that a multiprocessor's worth of blocks takes besides.
+/// Microseconds more where blocks meet, and for each block of a multiprocessor where eight are a cluster (a third of it for two).
 const MEET: f64 = 0.69;
 const CLUSTER: f64 = 0.54;
 /// What a block takes to begin, and for each of its sums.
