@@ -389,6 +389,7 @@ def test_addmm_with_views_of_an_addend(m, n):
     for c in (
         wide[1, 1 : n + 1], wide[0, 1 : 2 * n : 2], wide[:1, 1 : 2 * n : 2], wide[1 : m + 1, 1:2], wide[1 : 2 * m : 2, :1], wide[1, 1],
         wide[:1, 1:2], wide[1 : 2 * m : 2, 1 : 2 * n : 2], wide[:m, :n], wide[:n, :m].t(), wide[0, :n].expand(m, n), wide[:m, :1].expand(m, n), wide[0, 0].expand(m, n),
+        wide.flatten()[1 : m + 1, None],
     ):  # fmt: skip
         close(ht.addmm(c, a, b, beta=0.5), 0.5 * c.double() + a.double() @ b.double(), 2e-2)
         close(ht.addmm(c, a, b), c.double() + a.double() @ b.double(), 2e-2)

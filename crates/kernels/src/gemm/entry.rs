@@ -2,7 +2,7 @@
 
 use super::candidates::LARGE;
 use super::choose;
-use super::problem::{Gemm, Input};
+use super::problem::{Gemm, Input, Spread};
 use super::reference::{buffers, found, result};
 use super::space;
 use super::thin::{self, Thin, ThinTile, job_with_thin};
@@ -88,13 +88,20 @@ fn problem(settings: &Settings) -> Result<Gemm, KernelError> {
         let one = u64::from(rows) * u64::from(pitch);
         holds(what, one.saturating_mul(problem.batch.into()))?;
     }
-    Ok(problem.epilogue(super::Epilogue {
+    let epilogue = super::Epilogue {
         alpha: settings.read(PARAMETERS, "alpha")?,
         beta: settings.read(PARAMETERS, "beta")?,
         spread: word("spread").parse()?,
         bias: settings.read(PARAMETERS, "bias")?,
         activation: word("activation").parse()?,
-    }))
+    };
+    if epilogue.beta == 0.0 && epilogue.spread != Spread::Matrix {
+        return Err(KernelError::unfit(format!(
+            "spread={} says what of C is stored, and beta=0 adds none of it: give beta=1, or leave spread out",
+            epilogue.spread
+        )));
+    }
+    Ok(problem.epilogue(epilogue))
 }
 
 impl Listing for GemmEntry {

@@ -145,11 +145,8 @@ impl Finish {
         Finish {
             scaled: epilogue.alpha != 1.0 || scales == Scales::Tensor,
             scales,
-            adds: epilogue.beta != 0.0,
-            spread: match epilogue.beta {
-                0.0 => Spread::Matrix,
-                _ => epilogue.spread,
-            },
+            adds: epilogue.added().is_some(),
+            spread: epilogue.added().unwrap_or(Spread::Matrix),
             bias: epilogue.bias,
             activation: epilogue.activation,
             aligned: [8, 2]

@@ -235,6 +235,13 @@ impl Default for Epilogue {
     }
 }
 
+impl Epilogue {
+    /// What of C is stored, where it is added.
+    pub fn added(&self) -> Option<Spread> {
+        (self.beta != 0.0).then_some(self.spread)
+    }
+}
+
 /// The most elements from one stored row to the next.
 const MOST_PITCH: u32 = 1 << 23;
 
@@ -364,12 +371,12 @@ impl Gemm {
 
     /// How many elements of C there are, where a matrix like the result has so many.
     pub fn stored_of_c(&self, result: u64) -> u64 {
-        match (self.epilogue.beta, self.epilogue.spread) {
-            (0.0, _) => 0,
-            (_, Spread::Matrix) => result,
-            (_, Spread::Row) => self.n.into(),
-            (_, Spread::Column) => self.m.into(),
-            (_, Spread::One) => 1,
+        match self.epilogue.added() {
+            None => 0,
+            Some(Spread::Matrix) => result,
+            Some(Spread::Row) => self.n.into(),
+            Some(Spread::Column) => self.m.into(),
+            Some(Spread::One) => 1,
         }
     }
 
@@ -377,8 +384,10 @@ impl Gemm {
     pub fn work(&self) -> Work {
         let [m, n, k] = [self.m, self.n, self.k].map(f64::from);
         let result = self.output.element().bytes() as f64;
-        let added = self.epilogue.beta != 0.0 && self.epilogue.spread == Spread::Matrix;
-        let times = if added { 2.0 } else { 1.0 };
+        let times = match self.epilogue.added() {
+            Some(Spread::Matrix) => 2.0,
+            _ => 1.0,
+        };
         let one = (m + n) * k * f64::from(self.input.bytes()) + m * n * result * times;
         Work {
             flops: 2.0 * m * n * k * f64::from(self.batch),

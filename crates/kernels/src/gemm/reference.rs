@@ -155,9 +155,9 @@ pub(crate) fn result(job: &Job, problem: &Gemm) -> Vec<f64> {
     let epilogue = &problem.epilogue;
     for (index, value) in d.iter_mut().enumerate() {
         let mut sum = *value * f64::from(epilogue.alpha);
-        if epilogue.beta != 0.0 {
+        if let Some(spread) = epilogue.added() {
             let [row, col] = [index / n, index % n];
-            let at = match epilogue.spread {
+            let at = match spread {
                 Spread::Matrix => row * problem.ldc as usize + col,
                 Spread::Row => col,
                 Spread::Column => row % m,

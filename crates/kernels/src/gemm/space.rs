@@ -7,7 +7,7 @@ use super::choose;
 use super::config::Config;
 use super::cost_model;
 use super::entry::PARAMETERS;
-use super::problem::{Gemm, Input, Scales};
+use super::problem::{Gemm, Input, Scales, Spread};
 use super::thin::{self, ThinTile, plan_with_thin};
 use super::tiling::{Cluster, Tiling};
 use super::variant::{FAMILY, job_with, plan_with_tiling, schedule as usual};
@@ -120,6 +120,7 @@ impl Tuned for Gemm {
         if self.anywhere.contains(&true) {
             return None;
         }
+        let spread = self.epilogue.added().unwrap_or(Spread::Matrix);
         let mut words = Settings::default();
         for (name, number) in [
             ("m", self.m),
@@ -136,7 +137,7 @@ impl Tuned for Gemm {
             ("layout", self.layout.as_str()),
             ("scales", self.scales.as_str()),
             ("sums", self.sums.as_str()),
-            ("spread", self.epilogue.spread.as_str()),
+            ("spread", spread.as_str()),
             ("activation", self.epilogue.activation.as_str()),
         ] {
             words.set(name, word);

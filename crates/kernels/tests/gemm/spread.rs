@@ -1,6 +1,7 @@
 //! C of which a row, a column or one element is stored, in every way that results are stored.
 
 use super::*;
+use heist_kernels::Tuned;
 
 /// What is spread.
 const PARTS: [Spread; 3] = [Spread::Row, Spread::Column, Spread::One];
@@ -119,6 +120,34 @@ fn of_few_rows() {
             }
         }
     }
+}
+
+/// A part of C that nothing of is added is a mistake, and another problem than the whole of it where a tuner's answers are kept.
+#[test]
+fn what_is_spread_is_added() {
+    let gemm = heist_kernels::catalogue::entry("gemm").expect("it is there");
+    let (_, target) = common::device("h200");
+    let mut settings = heist_kernels::catalogue::Settings::default();
+    settings.set("spread", "column");
+    let error = gemm.launches(&settings, None, target).map(|_| ());
+    let error = error.expect_err("beta is zero").to_string();
+    assert!(
+        error.contains("spread=column") && error.contains("give beta=1"),
+        "{error}"
+    );
+    settings.set("beta", "1");
+    gemm.launches(&settings, None, target).expect("launches");
+    let words = |beta, spread| {
+        let problem = Gemm::new(8, 8, 8, Input::F16, Output::F16, Layout::Nt);
+        let epilogue = Epilogue {
+            beta,
+            spread,
+            ..Epilogue::default()
+        };
+        problem.epilogue(epilogue).words().expect("words")
+    };
+    assert_ne!(words(1.0, Spread::Row), words(1.0, Spread::Matrix));
+    assert_eq!(words(0.0, Spread::Row), words(0.0, Spread::Matrix));
 }
 
 /// What isn't multiplied by anything is not read, and its size is that of nothing.
