@@ -470,6 +470,14 @@ impl<'k> WarpTile<'k> {
         }
     }
 
+    /// The sums of this lane in every 16 rows: of each 8 columns two neighbours, and the two 8 rows further down.
+    #[track_caller]
+    pub fn bands(&self) -> impl Iterator<Item = Vec<[Val<'k, f32>; 4]>> {
+        self.k.asked_here();
+        let bands = self.blocks.chunks(self.cols.max(1));
+        bands.map(|blocks| blocks.iter().map(Accumulator::get).collect())
+    }
+
     /// Calls `each` with every row of the warp's tile that this lane has sums of:
     /// the row, the first column, and the sums, two neighbours at a time and each
     /// two 8 columns further.

@@ -259,7 +259,7 @@ fn it_is_chosen_where_there_are_such_tensor_cores() {
     assert_eq!(chosen(&bf16(1, 1, 8)), "tcgen05");
     // Rows that start at odd places are written anew, but for little depth.
     assert_eq!(chosen(&bf16(512, 512, 511)), "tcgen05");
-    assert_eq!(chosen(&bf16(512, 512, 31)), "mma-64x64");
+    assert_eq!(chosen(&bf16(512, 512, 31)), "mma-32x32");
     let plain = Target {
         arch: Arch::SM_100,
         sms: 148,

@@ -785,7 +785,7 @@ fn rows_that_start_anywhere_without_spills() {
             let arch = heist_builder::Arch::parse(arch).expect("a known architecture");
             let target = Target { arch, sms };
             let odd = Gemm::new(501, 503, 499, input, Output::F32, layout);
-            for variant in ["mma-128x256", "mma-128x128", "mma-64x64"] {
+            for variant in ["mma-128x256", "mma-128x128", "mma-64x64", "mma-32x32"] {
                 all.push((target, odd.epilogue(full), variant));
             }
             let arch = heist_builder::Arch::SM_90A;

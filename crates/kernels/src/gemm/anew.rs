@@ -9,6 +9,7 @@
 mod kernel;
 
 use super::problem::{Gemm, Input, Layout, Major};
+use super::small;
 use crate::error::KernelError;
 use crate::family::Target;
 use crate::plan::{LaunchPlan, Purpose};
@@ -208,45 +209,17 @@ pub(crate) fn majors(problem: &Gemm, swapped: bool) -> [Major; 2] {
     }
 }
 
-/// Rows and columns of the smallest tiles of `mma.sync`, the bytes of the depth in a step, and their blocks on a multiprocessor.
-const SMALL: u32 = 64;
-const SMALL_DEPTH: u32 = 64;
-const SMALL_BLOCKS: u32 = 2;
-
-/// Microseconds that an element of the depth takes in these where rows start anywhere and lanes load single elements of shared memory: halves and words, of 21 shapes on an H200 with
-/// depths of 701 to 30001.
-const ELEMENT: [f64; 2] = [0.0165, 0.0235];
-/// Microseconds of a launch before, as far as the next one does not hide it.
-const BEFORE: f64 = 2.0;
+/// Microseconds of two launches, a small one before, as far as the next one does not hide it.
+const TWO: f64 = 3.0;
 /// Megabytes that it reads or writes in a microsecond.
 const MOVED: f64 = 2.5;
 
-/// Whether it costs more to write operands anew, since their rows start anywhere, than `mma.sync` loses which takes them as they are, in one launch. Where it has little
-/// depth it has ended before.
+/// Whether it costs more to write operands anew, since their rows start anywhere, than `mma.sync` takes in all, which reads them as they are: where they have little
+/// depth.
 pub(crate) fn costs_more(problem: &Gemm, target: Target) -> bool {
     let Some(anew) = Anew::along(problem, [false; 2]) else {
         return false;
     };
-    let before = BEFORE + 2.0 * anew.bytes() / 1e6 / MOVED;
-    as_it_is(problem, target) <= before
-}
-
-/// Microseconds that the smallest tiles of `mma.sync` take for a depth whose rows start anywhere; they take no batches.
-pub(crate) fn as_it_is(problem: &Gemm, target: Target) -> f64 {
-    if problem.batch > 1 {
-        return f64::INFINITY;
-    }
-    let tiles = f64::from(problem.m.div_ceil(SMALL)) * f64::from(problem.n.div_ceil(SMALL));
-    let rounds = (tiles / f64::from(target.sms * SMALL_BLOCKS)).ceil();
-    let depth = f64::from(
-        problem
-            .k
-            .next_multiple_of(SMALL_DEPTH / problem.input.bytes()),
-    );
-    let [halves, words] = ELEMENT;
-    let element = match problem.input {
-        Input::Tf32 => words,
-        _ => halves,
-    };
-    rounds * depth * element
+    let two = TWO + 2.0 * anew.bytes() / 1e6 / MOVED;
+    small::modelled(problem, target) <= two
 }

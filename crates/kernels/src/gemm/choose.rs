@@ -1,9 +1,11 @@
 //! Which tiles and which schedule suit a problem on warpgroups: the candidate whose time the cost model puts lowest.
 
-use super::anew::through_registers;
+use super::anew::{Anew, through_registers};
 use super::candidates::{FEW_WAVES, LARGE, SWAPPED_ROWS, candidates, in_pieces};
 use super::cost_model::{tiles, time, waves};
 use super::problem::{Gemm, Input};
+use super::small::{self, HIDDEN};
+use super::thin;
 use super::tiling::{Cluster, THROUGH, Tiling};
 use super::wgmma;
 use crate::family::Target;
@@ -30,6 +32,39 @@ pub fn ranked(problem: &Gemm, target: Target) -> Vec<(f64, Tiling)> {
     );
     timed.sort_by(|one, other| one.0.total_cmp(&other.0));
     timed
+}
+
+/// Which kernel multiplies.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Kind {
+    Warpgroups,
+    /// Few rows or columns over a large operand.
+    Thin,
+    /// The small tiles of `mma.sync`.
+    Mma,
+}
+
+/// How much has to be gained before the kernel for few rows is taken: the model of warpgroups finds them up to a quarter slower than they are, where rows are few.
+const AHEAD: f64 = 0.85;
+
+/// How much longer than those of `mma.sync` it may be modelled to take: its model, of operands in memory, finds the smallest problems slower than they are.
+const NEAR: f64 = 1.15;
+
+/// The kernel that is expected to be the fastest, on Hopper: where an operand's rows start anywhere, so that it would be written anew, or copied by blocks that
+/// are mostly empty, not always that on warpgroups.
+pub(super) fn kind(problem: &Gemm, target: Target) -> Kind {
+    if Anew::along(problem, [false; 2]).is_none() {
+        return Kind::Warpgroups;
+    }
+    let ranked = ranked(problem, target);
+    let warpgroups = ranked.first().map_or(f64::INFINITY, |best| best.0);
+    let mma = small::modelled(problem, target);
+    let thin = thin::fastest(problem, target);
+    match thin {
+        Some(thin) if thin <= (NEAR * mma).min(AHEAD * warpgroups) => Kind::Thin,
+        _ if mma <= HIDDEN * warpgroups => Kind::Mma,
+        _ => Kind::Warpgroups,
+    }
 }
 
 /// Of how many tile shapes, the fastest whole ones, it is looked at whether to cut the last tiles.

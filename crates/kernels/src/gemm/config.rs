@@ -48,6 +48,11 @@ impl Config {
         down * across * 32
     }
 
+    /// Bytes of a stage.
+    pub(super) fn stage_bytes(&self) -> u32 {
+        (self.rows + self.cols) * self.depth * 2
+    }
+
     /// Registers that a thread takes, about.
     pub fn registers(&self) -> u32 {
         let sums = self.warp_rows * self.warp_cols / 32;

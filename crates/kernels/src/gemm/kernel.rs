@@ -5,6 +5,7 @@ use super::config::Config;
 use super::epilogue::{Finish, To};
 use super::operand::{Element, From, Operand, Span, Width};
 use super::problem::{Gemm, Input, Major, Output, Scales};
+use super::rows::{Panel, Rows};
 use super::spread::Added;
 use super::stored::Stored;
 use crate::error::KernelError;
@@ -57,12 +58,14 @@ pub(crate) struct Plan {
     pub(crate) a: Operand,
     pub(crate) b: Operand,
     pub(crate) finish: Finish,
+    /// Where results leave row by row.
+    pub(crate) rows: Option<Panel>,
     pub(crate) even_rows: bool,
     pub(crate) even_cols: bool,
 }
 
 impl Plan {
-    pub(crate) fn new(problem: &Gemm, config: Config) -> Result<Plan, KernelError> {
+    pub(crate) fn new(problem: &Gemm, config: Config, arch: Arch) -> Result<Plan, KernelError> {
         problem.check()?;
         config.check()?;
         if let Some(why) = refusal(problem) {
@@ -86,16 +89,29 @@ impl Plan {
             true => Width::Shifted,
             false => Width::of([problem.lda, problem.ldb][at], bytes),
         });
+        let finish = Finish::new(&problem.epilogue, Scales::None, problem.ldc);
         Ok(Plan {
+            rows: panel(problem, &config, &finish, arch),
             config,
             input: problem.input,
             output: problem.output,
             a: operand("a", problem.layout.a(), rows, width_a, even_rows),
             b: operand("b", problem.layout.b(), cols, width_b, even_cols),
-            finish: Finish::new(&problem.epilogue, Scales::None, problem.ldc),
+            finish,
             even_rows,
             even_cols,
         })
+    }
+}
+
+/// The panels that results leave in row by row, where rows begin at any element, and where they leave as many blocks on a multiprocessor.
+fn panel(problem: &Gemm, config: &Config, finish: &Finish, arch: Arch) -> Option<Panel> {
+    let room = arch.limits().shared_opt_in / config.blocks;
+    let room = room.checked_sub(config.stage_bytes() * config.stages + 1024)?;
+    let (bytes, warps) = (problem.output.bytes(), config.threads() / 32);
+    match finish.aligned {
+        1 => Panel::new(bytes, config.warp_cols, warps, room),
+        _ => None,
     }
 }
 
@@ -167,6 +183,9 @@ fn build_typed<T: Element, O: Stored>(
             .map(|(operand, at, pitch, outer)| {
                 operand.joined::<T>(at, pitch, [outer, args.k, k.c(1)], written)
             });
+            let rows = plan
+                .rows
+                .map(|panel| Rows::new(k, panel, config.threads() / 32, k.warp_uniform()));
             tiles.each(|tile| {
                 let (row0, col0) = origin(&config, tile);
                 let a = From {
@@ -205,7 +224,10 @@ fn build_typed<T: Element, O: Stored>(
                     scales: None,
                     placed: None,
                 };
-                plan.finish.store(k, &sums, &to);
+                match rows {
+                    Some(rows) => rows.store_tile(&plan.finish, &sums, &to),
+                    None => plan.finish.store(k, &sums, &to),
+                }
             })
         })
 }

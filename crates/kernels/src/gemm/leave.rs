@@ -5,8 +5,8 @@
 //!   fast as even ones, and the next tile begins while the stores are in flight. Results are
 //!   halves, in rows that start at multiples of 16 bytes. Columns behind the last whole panel of a
 //!   buffer's width are stored by threads, 16 bytes each.
-//! * **In rows**: the same through shared memory, but stored by threads, for unaligned rows (a
-//!   vocabulary of 50257).
+//! * **Row by row**: through shared memory too, but stored by threads, for unaligned rows (a
+//!   vocabulary of 50257): [`super::rows`].
 //! * **By threads**, straight from the registers: everything else.
 //! * **As partial sums** in f32: a part of a tile's depth, for split-K ([`super::split`]).
 //!
@@ -49,8 +49,7 @@ pub(crate) struct Staging {
 }
 
 impl Staging {
-    /// The widest staging that fits into `room` bytes; `None` where nothing fits. One buffer is
-    /// enough for rows that threads store.
+    /// The widest staging that fits into `room` bytes; `None` where nothing fits.
     pub(crate) fn new(tiling: &Tiling, room: u32, most: u32) -> Option<Staging> {
         let warps = tiling.groups() * 4;
         let shape = |rows, width: u32, turns: u32, most: u32| {
@@ -146,8 +145,8 @@ pub(crate) struct Staged<'k> {
     /// Columns of a tile as it is multiplied, and whether they are rows of the result.
     cols: u32,
     turned: bool,
-    /// The result, where the copy engine stores it.
-    map: Option<TensorMapRef<'k, f16, 3>>,
+    /// The result.
+    map: TensorMapRef<'k, f16, 3>,
 }
 
 impl<'k> Staged<'k> {
@@ -156,7 +155,7 @@ impl<'k> Staged<'k> {
         k: &Kernel<'k>,
         tiling: &Tiling,
         shape: Staging,
-        map: Option<TensorMapRef<'k, f16, 3>>,
+        map: TensorMapRef<'k, f16, 3>,
     ) -> Staged<'k> {
         let own = shape.rows * shape.buffers;
         let all = TileSpec::new(
@@ -231,53 +230,6 @@ impl<'k> Staged<'k> {
         });
     }
 
-    /// Stores 64 rows of accumulators where rows of the result are unaligned: a warp stores row
-    /// after row in words. In every other row these words straddle two words in shared memory.
-    pub(crate) fn store_rows<O: Stored>(
-        &self,
-        finish: &Finish,
-        sums: &WgmmaResult<'k>,
-        to: &To<'k, O>,
-    ) {
-        let k = self.k;
-        let warp_row = (k.warp_uniform() & 3) * WARP_ROWS;
-        let lane = k.lane();
-        self.each_panel(finish, sums, to, None, |panel, tile| {
-            let Panel { first, wide, .. } = panel;
-            let inside = to
-                .cols
-                .map_or(k.c(wide), |cols| left(cols, k.c(first)).min(wide));
-            k.sync_warp();
-            k.for_range(0, WARP_ROWS, |row| {
-                let below = warp_row + row;
-                let there = to.rows.map_or(k.c(true), |rows| below.lt(rows));
-                let line = to.d.at(below.mul_add(to.pitch, first)).cast::<u16>();
-                // In shorter rows some lanes have no word.
-                let word = (lane * 2).min(wide - 2);
-                let word = tile.at(row, word).cast::<u32>().load();
-                k.if_(there, || match finish.aligned {
-                    1 => {
-                        let odd = (line.address() & 2u64).ne(0u64);
-                        let next = word.shuffle_down(1u32);
-                        k.if_else(
-                            odd,
-                            || {
-                                k.if_(lane.eq(0) & inside.gt(0u32), || {
-                                    line.store(word.cast::<u16>());
-                                });
-                                let both = (word >> 16) | (next << 16);
-                                put_word(k, line, lane * 2 + 1, inside, both);
-                            },
-                            || put_word(k, line, lane * 2, inside, word),
-                        );
-                    }
-                    _ => put_word(k, line, lane * 2, inside, word),
-                });
-            });
-            k.sync_warp();
-        });
-    }
-
     /// Stores a panel by threads, 16 bytes each.
     fn put_chunks<O: Stored>(&self, tile: SharedTile<'k, f16>, panel: Panel, to: &To<'k, O>) {
         let k = self.k;
@@ -322,8 +274,7 @@ impl<'k> Staged<'k> {
             let tile = self.buffer(panel);
             match &mut addend {
                 Some(addend) => addend.arrive(),
-                None if self.map.is_some() => self.free_buffer(self.shape.newer(panel, panels)),
-                None => {}
+                None => self.free_buffer(self.shape.newer(panel, panels)),
             }
             let first = panel * width;
             let wide = width.min(cols - first);
@@ -450,39 +401,17 @@ impl<'k> Staged<'k> {
         let k = self.k;
         k.fence_async_shared();
         k.sync_warp();
-        let Some(map) = self.map else {
-            return k.fail("without a map the copy engine stores nothing");
-        };
         k.if_(k.lane().eq(0), || {
             let at = at.map(|at| at.cast::<i32>());
-            map.store_tile(tile, at).in_flight();
+            self.map.store_tile(tile, at).in_flight();
         });
     }
 
     /// Waits for the stores in flight, before the block exits.
     pub(crate) fn finish(&self) {
         let k = self.k;
-        if self.map.is_some() {
-            k.if_(k.lane().eq(0), || k.wait_stores_read(0));
-        }
+        k.if_(k.lane().eq(0), || k.wait_stores_read(0));
     }
-}
-
-/// Stores the two elements of a word at `at` of a row, as far as they are inside.
-fn put_word<'k>(
-    k: Kernel<'k>,
-    line: Ptr<'k, Global, u16>,
-    at: Val<'k, u32>,
-    inside: Val<'k, u32>,
-    word: Val<'k, u32>,
-) {
-    k.if_else(
-        (at + 1).lt(inside),
-        || line.at(at).cast::<u32>().store(word),
-        || {
-            k.if_(at.lt(inside), || line.at(at).store(word.cast::<u16>()));
-        },
-    );
 }
 
 /// Two neighbours in a word.

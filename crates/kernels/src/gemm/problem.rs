@@ -179,6 +179,11 @@ impl Output {
             Output::F32 => ElementType::F32,
         }
     }
+
+    /// Bytes of an element.
+    pub const fn bytes(self) -> u32 {
+        self.element().bytes() as u32
+    }
 }
 
 /// Along which axis an operand's elements are neighbours.

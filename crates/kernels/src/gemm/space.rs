@@ -333,8 +333,7 @@ fn config(candidate: &Candidate) -> Result<Config, KernelError> {
 /// tiles of 128 x 256 reach, and less for smaller ones, which read more.
 fn judge_mma(problem: &Gemm, candidate: &Candidate, target: Target) -> Result<f64, String> {
     let config = &config(candidate).map_err(|error| error.to_string())?;
-    let stage = u64::from((config.rows + config.cols) * config.depth * 2);
-    let bytes = u64::from(config.stages) * stage + 1024;
+    let bytes = u64::from(config.stages * config.stage_bytes()) + 1024;
     let limit = u64::from(target.arch.limits().shared_opt_in);
     if let Some(why) = too_much_shared(bytes, limit / u64::from(config.blocks), target) {
         return Err(why);

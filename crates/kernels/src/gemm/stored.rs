@@ -1,13 +1,13 @@
 //! Types that results are stored in.
 
-use heist_builder::{Global, Half, Ptr, Storable, Val, bf16, f16};
+use heist_builder::{Half, Ptr, Space, Storable, Val, bf16, f16};
 
 /// A type that results are stored in.
 pub(crate) trait Stored: Storable {
     /// Rounded.
     fn round(value: Val<'_, f32>) -> Val<'_, Self>;
     /// Two neighbours in one store.
-    fn store_pair<'k>(at: Ptr<'k, Global, Self>, pair: [Val<'k, f32>; 2]);
+    fn store_pair<'k, S: Space>(at: Ptr<'k, S, Self>, pair: [Val<'k, f32>; 2]);
     /// Two neighbours in one word, where they fit into it.
     fn word<'k>(pair: [Val<'k, f32>; 2]) -> Option<Val<'k, u32>>;
     /// The two neighbours that a word has.
@@ -20,7 +20,7 @@ macro_rules! halves {
             fn round(value: Val<'_, f32>) -> Val<'_, $ty> {
                 value.cast()
             }
-            fn store_pair<'k>(at: Ptr<'k, Global, $ty>, [low, high]: [Val<'k, f32>; 2]) {
+            fn store_pair<'k, S: Space>(at: Ptr<'k, S, $ty>, [low, high]: [Val<'k, f32>; 2]) {
                 at.cast::<<$ty as Half>::Pair>().store(Val::pack_as::<$ty>(low, high));
             }
             fn word<'k>([low, high]: [Val<'k, f32>; 2]) -> Option<Val<'k, u32>> {
@@ -38,7 +38,7 @@ impl Stored for f32 {
     fn round(value: Val<'_, f32>) -> Val<'_, f32> {
         value
     }
-    fn store_pair<'k>(at: Ptr<'k, Global, f32>, pair: [Val<'k, f32>; 2]) {
+    fn store_pair<'k, S: Space>(at: Ptr<'k, S, f32>, pair: [Val<'k, f32>; 2]) {
         at.store_vec(pair);
     }
     fn word<'k>(_: [Val<'k, f32>; 2]) -> Option<Val<'k, u32>> {

@@ -13,6 +13,7 @@ mod kernel;
 mod tile;
 
 use super::buffers::over_operands;
+use super::choose::{Kind, kind};
 use super::problem::Gemm;
 use crate::error::KernelError;
 use crate::family::{Target, Variant};
@@ -21,7 +22,7 @@ use crate::plan::LaunchPlan;
 use heist_sched::{Schedule, TileSource};
 use tile::Form;
 
-pub(super) use choose::{is_ahead, is_tried, modelled, schedule};
+pub(super) use choose::{fastest, is_tried, modelled, schedule};
 pub use tile::ThinTile;
 pub(super) use tile::refusal;
 
@@ -43,7 +44,7 @@ impl Variant for Thin {
     fn suits(&self, problem: &Gemm, target: Target) -> Result<u32, String> {
         match refusal(problem, target) {
             Some(why) => Err(why),
-            None if is_ahead(problem, target) => Ok(u32::MAX - 1),
+            None if kind(problem, target) == Kind::Thin => Ok(u32::MAX - 1),
             None => Ok(0),
         }
     }

@@ -1,13 +1,13 @@
 //! The kernels of the family, and which of them suits what.
 
-use super::anew::costs_more;
 use super::buffers::over_operands;
 use super::candidates::LARGE;
 use super::choose;
 use super::config::Config;
 use super::kernel::{GemmArgs, Plan, build, refusal, tiles};
 use super::problem::Gemm;
-use super::thin::{self, Thin};
+use super::small::{SMALL, SMALLEST, smallest_are_faster};
+use super::thin::Thin;
 use super::tiling::{Cluster, Tiling};
 use super::wgmma;
 use crate::blackwell::TensorCores;
@@ -66,7 +66,12 @@ pub static FAMILY: Family<Gemm> = Family {
         &MmaSync {
             name: "mma-64x64",
             about: "mma.sync, 64 x 64 tiles: small problems",
-            config: config([64, 64, 32], [32, 32], 4, 2),
+            config: SMALL,
+        },
+        &MmaSync {
+            name: "mma-32x32",
+            about: "mma.sync, 32 x 32 tiles: the smallest problems",
+            config: SMALLEST,
         },
     ],
 };
@@ -92,7 +97,7 @@ pub fn job_with(
     schedule: &Schedule,
     target: Target,
 ) -> Result<Job, KernelError> {
-    let plan = Plan::new(problem, config)?;
+    let plan = Plan::new(problem, config, target.arch)?;
     let tiles = tiles(problem.m, problem.n, &config);
     let kernel = build(&plan, tiles, schedule, target.arch)?;
     let resident = target.resident(&kernel.built.launch, config.registers());
@@ -155,9 +160,10 @@ impl Variant for Warpgroups {
     fn suits(&self, problem: &Gemm, target: Target) -> Result<u32, String> {
         match wgmma::refusal(problem, target) {
             Some(why) => Err(why),
-            None if costs_more(problem, target) || thin::is_ahead(problem, target) => Ok(0),
-            // Wherever it can, it is ahead of `mma.sync`.
-            None => Ok(u32::MAX),
+            None => match choose::kind(problem, target) {
+                choose::Kind::Warpgroups => Ok(u32::MAX),
+                choose::Kind::Thin | choose::Kind::Mma => Ok(0),
+            },
         }
     }
 
@@ -232,8 +238,7 @@ impl Variant for MmaSync {
         if let Some(why) = refusal(problem) {
             return Err(why);
         }
-        let shared = u64::from(self.config.stages)
-            * u64::from((self.config.rows + self.config.cols) * self.config.depth * 2);
+        let shared = u64::from(self.config.stages * self.config.stage_bytes());
         let limit = target.arch.limits().shared_opt_in;
         if shared + 1024 > limit.into() {
             return Err(format!(
@@ -241,16 +246,14 @@ impl Variant for MmaSync {
                 target.arch
             ));
         }
-        // Larger tiles read less; but every multiprocessor should have work, and the last wave
-        // should not be nearly empty.
-        let tiles = tiles(problem.m, problem.n, &self.config).count() as f64;
-        let slots = f64::from(target.sms * self.config.blocks);
-        let rounds = (tiles / slots).ceil();
-        let area = f64::from(self.config.rows * self.config.cols);
-        let used = f64::from(problem.m) * f64::from(problem.n);
-        let full = used / (rounds * slots * area);
-        let side = (area / (128.0 * 256.0)).powf(0.2);
-        Ok(1 + (full * side * 1e9) as u32)
+        if self.config == SMALLEST {
+            let small = rank(&SMALL, problem, target);
+            return Ok(match smallest_are_faster(problem, target) {
+                true => small + 1,
+                false => small - 1,
+            });
+        }
+        Ok(rank(&self.config, problem, target))
     }
 
     fn plan(
@@ -267,4 +270,17 @@ impl Variant for MmaSync {
             problem,
         ))
     }
+}
+
+/// How well tiles of `mma.sync` suit, from 1 on. Larger ones read less; but every multiprocessor should have work, and the last wave
+/// should not be nearly empty.
+fn rank(config: &Config, problem: &Gemm, target: Target) -> u32 {
+    let tiles = tiles(problem.m, problem.n, config).count() as f64;
+    let slots = f64::from(target.sms * config.blocks);
+    let rounds = (tiles / slots).ceil();
+    let area = f64::from(config.rows * config.cols);
+    let used = f64::from(problem.m) * f64::from(problem.n);
+    let full = used / (rounds * slots * area);
+    let side = (area / (128.0 * 256.0)).powf(0.2);
+    1 + (full * side * 1e9) as u32
 }

@@ -96,6 +96,7 @@ impl GroupedPlan {
         let finish = Finish::new(&Epilogue::default(), Scales::None, pitch);
         Ok(GroupedPlan {
             tile: Plan {
+                rows: None,
                 config,
                 input: problem.input,
                 output: problem.output,

@@ -246,7 +246,7 @@ fn build_typed<H: WgmmaInput, O: Stored>(
             .in_turns(roles && form.in_turns);
         let staged = form
             .staging
-            .map(|shape| Staged::new(k, tiling, shape, Some(args.out)));
+            .map(|shape| Staged::new(k, tiling, shape, args.out));
         let work = Work {
             args: &args,
             staged,

@@ -191,7 +191,38 @@ fn the_variant_follows_the_device() {
     assert_eq!(chosen(&other, "a100"), "mma-128x256");
     let small = Gemm::new(64, 64, 64, Input::Bf16, Output::Bf16, Layout::Nn);
     assert_eq!(chosen(&small, "h200"), "wgmma");
-    assert_eq!(chosen(&small, "a100"), "mma-64x64");
+    assert_eq!(chosen(&small, "a100"), "mma-32x32");
+}
+
+/// Of little depth and rows that start anywhere: what was the fastest on an H200, by a tenth at least.
+#[test]
+fn small_tiles_take_unaligned_operands_of_little_depth() {
+    let (_, target) = common::device("h200");
+    for ([m, n, k], layout, input, fastest) in [
+        ([855, 69, 84], "nt", Input::Bf16, "mma-32x32"),
+        ([219, 490, 12], "nn", Input::Tf32, "mma-32x32"),
+        ([701, 172, 14], "nt", Input::Bf16, "mma-32x32"),
+        // So many tiles that smaller ones gain nothing.
+        ([1832, 169, 15], "nt", Input::Bf16, "mma-64x64"),
+        // Few rows or columns.
+        ([24, 142, 162], "nn", Input::Bf16, "thin"),
+        ([138, 10, 27], "nt", Input::Tf32, "thin"),
+        // More depth, or many more results.
+        ([856, 147, 201], "nt", Input::Bf16, "wgmma"),
+        ([1015, 2153, 141], "nt", Input::Bf16, "wgmma"),
+        ([5538, 4161, 27], "nt", Input::Bf16, "wgmma"),
+        // The copy engine takes these as they are.
+        ([788, 52, 16], "nt", Input::Bf16, "wgmma"),
+    ] {
+        let output = match input {
+            Input::Tf32 => Output::F32,
+            _ => Output::Bf16,
+        };
+        let layout = layout.parse().expect("a layout");
+        let problem = Gemm::new(m, n, k, input, output, layout);
+        let chosen = FAMILY.choose(None, &problem, target).expect("one suits");
+        assert_eq!(chosen.name(), fastest, "{problem}");
+    }
 }
 
 /// Nothing of a problem without a depth says where its rows begin; the model has a time for it all the same.

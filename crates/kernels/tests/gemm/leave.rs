@@ -1,6 +1,7 @@
 //! How results leave warpgroups, and what is read to be added to them.
 
 use super::*;
+use heist_kernels::{Job, KernelError};
 
 #[test]
 fn results_leave_in_panels_of_any_number() {
@@ -132,6 +133,9 @@ fn warpgroups_store_rows_that_start_anywhere() {
         ("wgmma:64x32x64/3", 66, 35),
         ("wgmma:128x128x64/4", 130, 257),
         ("wgmma:64x64x64/3", 64, 66),
+        // Panels of 24 and 8 columns behind the last whole one.
+        ("wgmma:64x88x64/3", 64, 175),
+        ("wgmma:64x136x64/3", 5, 137),
     ] {
         for output in [Output::Bf16, Output::F32] {
             let problem = Gemm::new(m, n, 72, Input::Bf16, output, Layout::Nt);
@@ -146,6 +150,36 @@ fn warpgroups_store_rows_that_start_anywhere() {
         activation: Activation::None,
         ..Epilogue::default()
     };
-    let problem = Gemm::new(65, 67, 64, Input::F16, Output::F16, Layout::Nt).epilogue(epilogue);
-    right_in_tiles(problem, "wgmma:64x64x64/3", None, 132);
+    for output in [Output::F16, Output::F32] {
+        let problem = Gemm::new(65, 67, 64, Input::F16, output, Layout::Nt).epilogue(epilogue);
+        right_in_tiles(problem, "wgmma:64x64x64/3", None, 132);
+    }
+}
+
+/// Where rows begin at odd elements a warp stores one at a time, four in each round of a loop for every panel; of eight rows at a time every element would be stored by itself.
+#[test]
+fn rows_that_start_anywhere_are_stored_one_at_a_time() {
+    let (_, target) = common::device("h200");
+    let stores = |job: Result<Job, KernelError>| {
+        let job = job.unwrap_or_else(|error| panic!("{error}"));
+        let text = job.steps.last().expect("a step").ptx();
+        text.matches("st.global").count()
+    };
+    for (output, panels, each) in [(Output::Bf16, 2, 2), (Output::F32, 4, 1)] {
+        let problem = |n| Gemm::new(256, n, 64, Input::Bf16, output, Layout::Nt);
+        let tiling = "wgmma:64x128x64/3".parse().expect("a tile shape");
+        let on_warpgroups = |n| stores(job_with_tiling(&problem(n), tiling, None, target));
+        assert_eq!(on_warpgroups(129), panels * each * 4, "{output}");
+        // Words do so where rows begin with lines, too; in tiles that leave no registers for it they leave in pairs.
+        if output == Output::F32 {
+            assert_eq!(on_warpgroups(128), panels * each * 4);
+            let large = "wgmma:256x192x64/3".parse().expect("a tile shape");
+            let pairs = stores(job_with_tiling(&problem(192), large, None, target));
+            assert_eq!(pairs, 2 * 2 * 192 / 8);
+        }
+        let config = "64x128x32/64x64/3".parse().expect("a tile shape");
+        let by_mma = |n| stores(job_with(&problem(n), config, &schedule(target), target));
+        assert_eq!(by_mma(129), 4 * (panels / 2) * each * 4, "{output}");
+        assert!(by_mma(130) >= 4 * 16, "{output}: pairs");
+    }
 }

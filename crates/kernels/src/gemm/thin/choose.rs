@@ -5,8 +5,7 @@ mod timed;
 
 use super::tile::{Form, ThinTile, majors, refusal, sides};
 use crate::family::Target;
-use crate::gemm::anew::{Anew, as_it_is};
-use crate::gemm::choose::ranked;
+use crate::gemm::anew::Anew;
 use crate::gemm::operand::CHUNK;
 use crate::gemm::problem::{Gemm, Major};
 use heist_sched::{Schedule, TileSource};
@@ -31,8 +30,6 @@ const SECTOR: f64 = 32.0;
 /// Blocks that a multiprocessor has at a time, and how much of a round that is not full is lost: others begin as some end.
 const RESIDENT: f64 = 2.0;
 const LOST: f64 = 0.54;
-/// How much has to be gained before this kernel is taken: the model of the others finds them up to a quarter slower than they are, where rows are few.
-const AHEAD: f64 = 0.85;
 
 /// Microseconds that a problem takes so, with operands in memory.
 fn time(problem: &Gemm, form: &Form, target: Target) -> f64 {
@@ -117,14 +114,7 @@ pub(super) fn tile(problem: &Gemm, schedule: Option<&Schedule>, target: Target) 
     best(problem, target, &[shares]).1
 }
 
-/// Whether this kernel is expected to be the fastest, on Hopper: where an operand's rows start anywhere, so that it would be written anew, or copied by blocks that
-/// are mostly empty.
-pub(crate) fn is_ahead(problem: &Gemm, target: Target) -> bool {
-    if !is_tried(problem, target) {
-        return false;
-    }
-    let (own, _) = best(problem, target, &ThinTile::SHARES);
-    let anew = ranked(problem, target).first().map(|best| best.0);
-    let anew = anew.unwrap_or(f64::INFINITY);
-    own <= AHEAD * anew.min(LAUNCH + as_it_is(problem, target))
+/// Microseconds that a problem takes in the tile that suits, on Hopper, where an operand would have to be written anew for others; `None` elsewhere.
+pub(crate) fn fastest(problem: &Gemm, target: Target) -> Option<f64> {
+    is_tried(problem, target).then(|| best(problem, target, &ThinTile::SHARES).0)
 }

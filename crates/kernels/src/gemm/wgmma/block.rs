@@ -8,6 +8,7 @@ use super::super::meet::Meet;
 use super::super::pieces::state_words;
 use super::super::problem::{Output, Scales};
 use super::super::row_scales::Ahead;
+use super::super::rows::Rows;
 use super::super::scales::{BLOCK, BlockScales, CopiedScales};
 use super::super::spread::Added;
 use super::super::stored::Stored;
@@ -163,8 +164,9 @@ struct Work<'w, 'k> {
     schedule: &'w Schedule,
     ends: Ends<'w, 'k>,
     levels: Levels,
-    /// Where results leave through shared memory.
+    /// Where results leave through shared memory: by the copy engine, and row by row.
     staged: Option<Staged<'k>>,
+    rows: Option<Rows<'k>>,
     /// Where the blocks that share the depth add up their sums.
     meet: Option<Meet<'k>>,
     /// How the last tiles are cut.
@@ -198,9 +200,15 @@ impl<'w, 'k> Work<'w, 'k> {
             .in_turns(in_roles(form, schedule) && stores_in_turns(form))
             .letting_next(late);
         let staged = match form.way {
-            Way::Staged(shape) => Some(Staged::new(k, tiling, shape, Some(args.out))),
-            Way::Rows(shape) => Some(Staged::new(k, tiling, shape, None)),
-            Way::Threads | Way::Shares | Way::Met => None,
+            Way::Staged(shape) => Some(Staged::new(k, tiling, shape, args.out)),
+            _ => None,
+        };
+        let rows = match form.way {
+            Way::Rows(panel) => {
+                let warp = k.warp_uniform() - 4;
+                Some(Rows::new(k, panel, tiling.groups() * 4, warp))
+            }
+            _ => None,
         };
         let meet = (form.way == Way::Met).then(|| Meet::new(k, tiling));
         match (waits, late) {
@@ -226,6 +234,7 @@ impl<'w, 'k> Work<'w, 'k> {
             ends,
             levels: levels(form),
             staged,
+            rows,
             meet,
             tail,
         }
@@ -402,11 +411,11 @@ impl<'w, 'k> Work<'w, 'k> {
             true => Addition::Copied(read.asked),
             false => Addition::Read,
         };
+        if let Some(rows) = self.rows {
+            return rows.store(finish, sums, &to);
+        }
         match (staged, form.tiling.swapped) {
-            (Some(staged), false) => match form.way {
-                Way::Rows(_) => staged.store_rows(finish, sums, &to),
-                _ => staged.store(finish, sums, place, &to, c),
-            },
+            (Some(staged), false) => staged.store(finish, sums, place, &to, c),
             (Some(staged), true) => staged.store_turned(finish, sums, place, &to, c),
             (None, false) => finish.store(k, sums, &to),
             (None, true) => store_turned(k, finish, sums, &to),

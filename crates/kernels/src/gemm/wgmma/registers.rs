@@ -61,10 +61,15 @@ pub(super) fn biases(form: &Form, schedule: &Schedule) -> u32 {
     }
 }
 
-/// Rows that threads store from shared memory: an address, a row and what is inside, beside all that the epilogue reads. Rows that begin at every other
+/// Rows of halves that threads store from shared memory in words: an address, a row and what is inside, beside all that the epilogue reads. Rows that begin at every other
 /// element take no more, since their words are put together one by one.
 fn stores_rows(form: &Form) -> bool {
-    matches!(form.way, Way::Rows(_)) && form.finish.aligned == 2
+    matches!(form.way, Way::Rows(_)) && !form.words && form.finish.aligned == 2
+}
+
+/// The same in f32. They take no more where a policy is interpreted or tiles are left half done.
+fn stores_words(form: &Form) -> bool {
+    matches!(form.way, Way::Rows(_)) && form.words
 }
 
 /// What a thread takes besides its sums where nothing is left half done and no policy is interpreted.
@@ -72,16 +77,17 @@ fn besides(form: &Form, schedule: &Schedule) -> u32 {
     let (tiling, reads) = (&form.tiling, Reads::of(form, schedule));
     let twice = !tiling.keeps();
     let clustered = tiling.cluster.count() > 1;
-    let rows = stores_rows(form);
+    let (rows, words) = (stores_rows(form), stores_words(form));
     let one_loop = !in_roles(form, schedule);
     // C in the buffers: where it comes from and goes to is known before the products.
     let asked = copies_c(form, schedule);
     if is_plain(schedule) {
         return BESIDES
             + if_(
-                rows && !form.levels,
+                (rows || words) && !form.levels,
                 if tiling.pingpong || reads.any { 24 } else { 12 },
             )
+            + if_(rows && twice && reads.any, 16)
             + if_(rows && twice && clustered && reads.all > 1, 24)
             + if_(tiling.pingpong && (reads.each > 1 || asked), 8)
             + if_(
@@ -127,7 +133,7 @@ fn let_go(form: &Form, schedule: &Schedule) -> u32 {
         + if_(one_loop && twice && clustered && reads.all > 2, 24)
         + if_(tiling.pingpong && each > 1, 8)
         + if_(by_threads && (twice || one_loop && clustered), IN_ONE_LOOP)
-        + if_(one_loop && clustered && rows, 40)
+        + if_(one_loop && clustered && by_threads, 40)
         + if_(twice && tiling.swapped && half, HALF)
         + if_(twice && !tiling.swapped && half && narrow, HALF / 2)
         + if_(turned_bias, if one_loop { 8 } else { 16 })
