@@ -42,6 +42,17 @@ fn copy<'k, T: Storable, const BYTES: u32>(
     from: Ptr<'k, Global, T>,
     size: Option<Val<'k, u32>>,
 ) {
+    copy_as::<T, BYTES>(to, from, size, BYTES < 16);
+}
+
+/// The same; what is `kept` goes through L1, as fewer than 16 bytes always do.
+#[track_caller]
+fn copy_as<'k, T: Storable, const BYTES: u32>(
+    to: Ptr<'k, Shared, T>,
+    from: Ptr<'k, Global, T>,
+    size: Option<Val<'k, u32>>,
+    kept: bool,
+) {
     const {
         assert!(
             BYTES == 4 || BYTES == 8 || BYTES == 16,
@@ -50,7 +61,7 @@ fn copy<'k, T: Storable, const BYTES: u32>(
     }
     let k = to.k;
     k.require(Feature::CpAsync);
-    let opcode = if BYTES == 16 {
+    let opcode = if !kept {
         k.require(Feature::PrefetchSize);
         "cp.async.cg.shared.global.L2::128B"
     } else {
@@ -314,6 +325,12 @@ impl<'k, T: Storable, const BYTES: u32> Piece<'k, T, BYTES> {
     #[track_caller]
     pub fn copy(&self, from: Ptr<'k, Global, T>, bytes: Option<Val<'k, u32>>) {
         copy::<T, BYTES>(self.to, from, bytes);
+    }
+
+    /// The same, and what lies beside it stays in L1: for pieces that other threads of the multiprocessor read the neighbours of.
+    #[track_caller]
+    pub fn copy_kept(&self, from: Ptr<'k, Global, T>, bytes: Option<Val<'k, u32>>) {
+        copy_as::<T, BYTES>(self.to, from, bytes, true);
     }
 
     /// Writes one of its elements by an ordinary store, where a copy would read too much.

@@ -144,6 +144,9 @@ pub(crate) struct Operand {
     pub(crate) even_outer: bool,
     /// Whether whole stages cover the depth.
     pub(crate) even_depth: bool,
+    /// Whether copies of unaligned rows go through L1. Where many blocks read the same short rows, they ask a few lines of L2 for everything: tiles took up to four times
+    /// as long. An operand that is read once loses up to a third by it.
+    pub(crate) kept: bool,
 }
 
 /// Where an operand's tiles come from, in one tile of the result.
@@ -228,6 +231,7 @@ struct Shifted<'k, T> {
     /// Elements inside of a row, and rows inside.
     row: Val<'k, u32>,
     rows: Val<'k, u32>,
+    kept: bool,
 }
 
 /// Sixteen bytes of a row of it.
@@ -271,7 +275,11 @@ impl<'k, T: Element> Shifted<'k, T> {
                 None => known.borrow_mut().push(chunk),
             }
             let count = piece.row.lt(self.rows).select(chunk.count, 0u32);
-            let copy = || piece.copy(chunk.at, Some(count * T::BYTES));
+            let bytes = Some(count * T::BYTES);
+            let copy = || match self.kept {
+                true => piece.copy_kept(chunk.at, bytes),
+                false => piece.copy(chunk.at, bytes),
+            };
             match alone {
                 None => copy(),
                 Some(alone) => {
@@ -460,6 +468,7 @@ impl Operand {
             pitch: from.pitch,
             row,
             rows,
+            kept: self.kept,
         };
         // By themselves the 16 bytes that rows have for their shifts: the others are as many as threads, mostly.
         let [most, last] = to.split_columns(own);

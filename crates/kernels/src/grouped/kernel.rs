@@ -90,6 +90,7 @@ impl GroupedPlan {
             width,
             even_outer,
             even_depth,
+            kept: false,
         };
         let aligned = |to: u32| groups.iter().all(|group| group.n.is_multiple_of(to));
         let pitch = [8, 2].into_iter().find(|to| aligned(*to)).unwrap_or(1);

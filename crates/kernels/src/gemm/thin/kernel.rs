@@ -65,7 +65,7 @@ struct Plan {
 impl Plan {
     fn new(problem: &Gemm, form: Form) -> Plan {
         let swapped = swapped(problem);
-        let operand = |name, major, outer| Operand {
+        let operand = |name, major, outer, kept| Operand {
             name,
             major,
             outer,
@@ -73,12 +73,13 @@ impl Plan {
             width: Width::Shifted,
             even_outer: false,
             even_depth: false,
+            kept,
         };
         let [large, small] = majors(problem);
         Plan {
             form,
-            large: operand("large", large, form.tile.outer),
-            small: operand("small", small, form.few),
+            large: operand("large", large, form.tile.outer, false),
+            small: operand("small", small, form.few, true),
             swapped,
             finish: Finish::new(&problem.epilogue, Scales::None, problem.ldc),
         }
