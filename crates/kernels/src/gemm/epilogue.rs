@@ -1,6 +1,6 @@
 //! The epilogue: accumulators are scaled, added to C and bias, activated, rounded and stored.
 
-use super::kernel::left;
+use super::left::left;
 use super::problem::{Activation, Epilogue, Scales, Spread};
 use super::row_scales::RowScales;
 use super::spread::Added;

@@ -1,7 +1,7 @@
 //! Rows of the left operand that lie anywhere: the producer warpgroup copies them row by row, by an
 //! index on the device, where the copy engine would take boxes of neighbours.
 
-use super::kernel::left;
+use super::left::left;
 use super::tiling::{SPAN, Tiling};
 use heist_builder::{FillTile, Global, Kernel, Ptr, Val, f16};
 

@@ -3,6 +3,7 @@
 
 use super::config::Config;
 use super::epilogue::{Finish, To};
+use super::left::left;
 use super::operand::{Element, From, Operand, Span, Width};
 use super::problem::{Gemm, Input, Major, Output, Scales};
 use super::rows::{Panel, Rows};
@@ -234,11 +235,6 @@ fn build_typed<T: Element, O: Stored>(
                 }
             })
         })
-}
-
-/// How many there are from `at` on: zero for a warp's tile that starts outside.
-pub(crate) fn left<'k>(all: Val<'k, u32>, at: Val<'k, u32>) -> Val<'k, u32> {
-    all.max(at) - at
 }
 
 /// The first row and column of a tile.

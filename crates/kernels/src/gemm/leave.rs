@@ -16,7 +16,7 @@
 mod addend;
 
 use super::epilogue::{Finish, Known, Sums, To};
-use super::kernel::left;
+use super::left::left;
 use super::problem::Scales;
 use super::stored::Stored;
 use super::tiling::Tiling;

@@ -6,7 +6,7 @@
 //! word, from the first that begins one, and what is left at either end by itself.
 
 use super::epilogue::{Finish, Known, To};
-use super::kernel::left;
+use super::left::left;
 use super::stored::Stored;
 use heist_builder::{Bool, Global, Kernel, Ptr, Shared, Val, WarpTile, WgmmaResult};
 
@@ -144,7 +144,7 @@ impl<'k> Rows<'k> {
             (_, 1) => {
                 // An odd number of elements lies between rows.
                 let odd = (line(row + below).address().cast::<u32>() >> 1) & 1;
-                line_words.from_anywhere(if next { 1 - odd } else { odd })
+                line_words.halves(if next { 1 - odd } else { odd })
             }
             _ => line_words.pairs(),
         };
@@ -240,7 +240,7 @@ impl<'k> Line<'k> {
     }
 
     /// Halves, where the row may begin with the second one of a word: then the first is stored by itself, and so is a last one that has no other.
-    fn from_anywhere(self, odd: Val<'k, u32>) -> Vec<Piece<'k>> {
+    fn halves(self, odd: Val<'k, u32>) -> Vec<Piece<'k>> {
         let Line { word, wide, inside } = self;
         let col = word * 2 + odd;
         // The first thread has the first element, the second one the last.

@@ -6,7 +6,7 @@
 
 use super::{MOST_BUFFERS, Staged, WARP_ROWS};
 use crate::gemm::epilogue::To;
-use crate::gemm::kernel::left;
+use crate::gemm::left::left;
 use crate::gemm::stored::Stored;
 use heist_builder::{Val, WarpCopy, f16};
 use std::collections::VecDeque;

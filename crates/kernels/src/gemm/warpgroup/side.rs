@@ -1,6 +1,6 @@
 //! One of the two operands: how the copy engine brings it into shared memory, and how tensor cores find it there.
 
-use super::super::kernel::left;
+use super::super::left::left;
 use super::super::problem::Major;
 use super::super::tiling::SPAN;
 use heist_builder::{

@@ -2,8 +2,8 @@
 
 use super::super::epilogue::To;
 use super::super::halves::Half;
-use super::super::kernel::left;
 use super::super::leave::{Addition, Asked, Share, Staged, store_share, store_turned};
+use super::super::left::left;
 use super::super::meet::Meet;
 use super::super::pieces::state_words;
 use super::super::problem::{Output, Scales};
