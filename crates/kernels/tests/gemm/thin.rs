@@ -308,6 +308,31 @@ fn rows_with_gaps_wait_for_no_element() {
     }
 }
 
+/// What all blocks read goes through the first-level cache: the few rows, and both operands of small tiles. What one block reads, and large tiles, do not.
+#[test]
+fn what_all_blocks_read_goes_through_the_first_level_cache() {
+    let (_, target) = common::device("h200");
+    let copies = |job: Result<heist_kernels::Job, heist_kernels::KernelError>| {
+        let text = job.expect("a job").steps[0].ptx();
+        ["cp.async.ca", "cp.async.cg"].map(|one| text.contains(one))
+    };
+    let tile = "thin:64x1".parse().expect("a tile");
+    for &layout in Layout::ALL {
+        for [m, n] in [[3, 701], [701, 3]] {
+            let few = Gemm::new(m, n, 333, Input::Bf16, Output::Bf16, layout);
+            let thin = copies(job_with_thin(&few, tile, None, target));
+            assert_eq!(thin, [true, true], "{few}");
+        }
+        let problem = Gemm::new(333, 335, 33, Input::Bf16, Output::Bf16, layout);
+        let by_mma = |name| {
+            let variant = FAMILY.choose(Some(name), &problem, target);
+            copies(variant.expect("it suits").job(&problem, None, target))
+        };
+        assert_eq!(by_mma("mma-32x32"), [true, false], "{problem}");
+        assert_eq!(by_mma("mma-128x128"), [false, true], "{problem}");
+    }
+}
+
 /// Lets a job write its result into another buffer.
 fn with_result_at(job: &mut Job, name: &str, offset: u64) {
     for param in job.steps.iter_mut().flat_map(|step| &mut step.params) {
