@@ -84,7 +84,7 @@ impl Plan {
             width,
             even_outer,
             even_depth: problem.k.is_multiple_of(depth),
-            kept: config.rows * config.cols <= SMALL,
+            kept: config.rows * config.cols <= KEPT,
         };
         let (rows, cols) = (config.rows, config.cols);
         let [width_a, width_b] = [0, 1].map(|at: usize| match problem.anywhere[at] {
@@ -106,8 +106,8 @@ impl Plan {
     }
 }
 
-/// Results of tiles whose operands are short rows that other blocks read, too.
-const SMALL: u32 = 64 * 64;
+/// The most results of a tile whose operands are short rows that other blocks read, too.
+const KEPT: u32 = 64 * 64;
 
 /// The panels that results leave in row by row, where rows begin at any element, and where they leave as many blocks on a multiprocessor.
 fn panel(problem: &Gemm, config: &Config, finish: &Finish, arch: Arch) -> Option<Panel> {
