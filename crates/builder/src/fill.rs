@@ -34,6 +34,13 @@ impl<T> Clone for FillTile<'_, T> {
 }
 impl<T> Copy for FillTile<'_, T> {}
 
+/// The way of a copy of 16 bytes; shorter ones always go through L1.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Way {
+    PastL1,
+    ThroughL1,
+}
+
 /// One `cp.async` of 4, 8 or 16 bytes; `size` bytes of them are read and the
 /// rest is zero.
 #[track_caller]
@@ -41,17 +48,7 @@ fn copy<'k, T: Storable, const BYTES: u32>(
     to: Ptr<'k, Shared, T>,
     from: Ptr<'k, Global, T>,
     size: Option<Val<'k, u32>>,
-) {
-    copy_as::<T, BYTES>(to, from, size, BYTES < 16);
-}
-
-/// The same; what is `kept` goes through L1, as fewer than 16 bytes always do.
-#[track_caller]
-fn copy_as<'k, T: Storable, const BYTES: u32>(
-    to: Ptr<'k, Shared, T>,
-    from: Ptr<'k, Global, T>,
-    size: Option<Val<'k, u32>>,
-    kept: bool,
+    way: Way,
 ) {
     const {
         assert!(
@@ -61,7 +58,7 @@ fn copy_as<'k, T: Storable, const BYTES: u32>(
     }
     let k = to.k;
     k.require(Feature::CpAsync);
-    let opcode = if !kept {
+    let opcode = if BYTES == 16 && way == Way::PastL1 {
         k.require(Feature::PrefetchSize);
         "cp.async.cg.shared.global.L2::128B"
     } else {
@@ -76,7 +73,7 @@ impl<'k, T: Storable> FillArray<'k, T> {
     /// Copies `BYTES` (4, 8 or 16) to the elements from `index` on.
     #[track_caller]
     pub fn copy<const BYTES: u32>(&self, index: impl IntoIndex<'k>, from: Ptr<'k, Global, T>) {
-        copy::<T, BYTES>(self.base.at(index), from, None);
+        copy::<T, BYTES>(self.base.at(index), from, None, Way::PastL1);
     }
 
     /// Copies where `inside` holds, and writes zeros without reading where it
@@ -89,7 +86,7 @@ impl<'k, T: Storable> FillArray<'k, T> {
         inside: Bool<'k>,
     ) {
         let size = inside.select(BYTES, 0u32);
-        copy::<T, BYTES>(self.base.at(index), from, Some(size));
+        copy::<T, BYTES>(self.base.at(index), from, Some(size), Way::PastL1);
     }
 
     /// Writes an element by an ordinary store.
@@ -127,7 +124,7 @@ impl<'k, T: Storable> FillTile<'k, T> {
         chunk: impl IntoVal<'k, u32>,
         from: Ptr<'k, Global, T>,
     ) {
-        copy::<T, 16>(self.tile.chunk(row, chunk), from, None);
+        copy::<T, 16>(self.tile.chunk(row, chunk), from, None, Way::PastL1);
     }
 
     /// Copies the first `bytes` of the 16 bytes at chunk `chunk` of a row, and
@@ -141,7 +138,7 @@ impl<'k, T: Storable> FillTile<'k, T> {
         bytes: impl IntoVal<'k, u32>,
     ) {
         let bytes = bytes.into_val(&self.tile.kernel());
-        copy::<T, 16>(self.tile.chunk(row, chunk), from, Some(bytes));
+        copy::<T, 16>(self.tile.chunk(row, chunk), from, Some(bytes), Way::PastL1);
     }
 
     /// Writes one element by an ordinary store, for edges that 16-byte copies
@@ -216,7 +213,7 @@ impl<'k, T: Storable> FillTile<'k, T> {
         let t = k.thread_index();
         let put = |to, from, row: Val<'k, u32>| {
             let size = inside.map(|inside| row.lt(inside).select(16u32, 0u32));
-            copy::<T, 16>(to, from, size);
+            copy::<T, 16>(to, from, size, Way::PastL1);
         };
         if !threads.is_multiple_of(chunks) {
             // Rows that do not divide the block: each copy has its own address.
@@ -324,13 +321,13 @@ impl<'k, T: Storable, const BYTES: u32> Piece<'k, T, BYTES> {
     /// Copies it; of `bytes`, if given, that many are read and the rest is zero.
     #[track_caller]
     pub fn copy(&self, from: Ptr<'k, Global, T>, bytes: Option<Val<'k, u32>>) {
-        copy::<T, BYTES>(self.to, from, bytes);
+        copy::<T, BYTES>(self.to, from, bytes, Way::PastL1);
     }
 
     /// The same, and what lies beside it stays in L1: for pieces that other threads of the multiprocessor read the neighbours of.
     #[track_caller]
     pub fn copy_kept(&self, from: Ptr<'k, Global, T>, bytes: Option<Val<'k, u32>>) {
-        copy_as::<T, BYTES>(self.to, from, bytes, true);
+        copy::<T, BYTES>(self.to, from, bytes, Way::ThroughL1);
     }
 
     /// Writes one of its elements by an ordinary store, where a copy would read too much.
