@@ -108,7 +108,7 @@ def flash_attn_with_kvcache(
     if policy is None and not softcap and alibi_slopes is None and sinks is None and k_descale is None and v_descale is None:
         step = _step(what, return_softmax_lse, q, k_cache, v_cache, k, v, cache_seqlens, block_table, softmax_scale, causal, window_size)
         if step is not None:
-            return (step[0], step[1].view(-1, *q.shape[:2]).transpose(0, 1)) if return_softmax_lse else step
+            return (step[0], step[1].view(q.shape[2], *q.shape[:2]).transpose(0, 1)) if return_softmax_lse else step
     if block_table is not None:
         tensors_only(what, block_table=block_table)
     if (k is None) != (v is None):
@@ -138,7 +138,7 @@ def flash_attn_with_kvcache(
         # A sequence's room is its pages, in order.
         row = room // size
         block_table = numbers(batch * row, torch.int32, q.device).view(batch, row)
-        caches = tuple(cache.view(batch * row, size, -1, dim) for cache in caches)
+        caches = tuple(cache.view(batch * row, size, cache.shape[2], dim) for cache in caches)
     if block_table is not None and k is not None and v is not None and k.numel():
         if not q.numel():
             raise ValueError(f"{what}: new keys and no queries; call it with queries, or put the keys into the cache by their index")
@@ -160,7 +160,7 @@ def flash_attn_with_kvcache(
         q_starts = torch.cat((q_starts, each[-1:] * queries))
         out, lse = call(
             attend_packed if scores is None else attend_packed_scored, policy, q.reshape(batch * queries, heads, dim),
-            k_cache.view(batch * room, -1, dim), v_cache.view(batch * room, -1, dim), q_starts, k_starts, *more, queries, room, *how,
+            *(cache.view(batch * room, cache.shape[2], dim) for cache in caches), q_starts, k_starts, *more, queries, room, *how,
         )  # fmt: skip
     out = out.view(batch, queries, heads, dim)
     if return_softmax_lse:

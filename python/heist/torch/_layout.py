@@ -52,7 +52,7 @@ def check(
         )
     if rows is not None and q.shape[0] != k.shape[0]:
         raise ValueError(f"{what}: a batch of {q.shape[0]} queries and one of {k.shape[0]} keys; repeat one with `.expand(..)`")
-    if k.shape[heads] == 0 or q.shape[heads] % k.shape[heads]:
+    if q.shape[heads] % k.shape[heads] if k.shape[heads] else q.shape[heads]:
         raise ValueError(
             f"{what}: {q.shape[heads]} query heads over {k.shape[heads]} key heads; the query heads must be a multiple of the key heads"
         )
