@@ -8,9 +8,9 @@ import torch
 from torch import Tensor
 
 from ._attention import (
-    attend_append, attend_packed, attend_packed_scored, attend_paged, attend_paged_e4m3, attend_paged_scored, like_pages,
+    attend_append, attend_paged, attend_paged_e4m3, attend_paged_scored, like_pages,
 )  # fmt: skip
-from ._decode import decode, decode_append, decode_pages, decode_pages_append, in_order, page_of
+from ._decode import decode, decode_append, decode_pages, decode_pages_append, has_pages, in_order, packed, page_of
 from ._device import UnsupportedError, no_gradient, numbers, tensors_only, traced
 from ._flash import refuse, window
 from ._gradient import HOW, QKV
@@ -134,7 +134,7 @@ def flash_attn_with_kvcache(
     if factors and block_table is None and not size:
         raise UnsupportedError(f"{what}: a cache of float8_e4m3fn with room for {room} rows; multiples of 8 are supported")
     caches = k_cache, v_cache
-    if block_table is None and (factors or (queries <= 16 and size and policy is None)):
+    if block_table is None and (factors or (queries <= 16 and size and policy is None and has_pages(q))):
         # A sequence's room is its pages, in order.
         row = room // size
         block_table = numbers(batch * row, torch.int32, q.device).view(batch, row)
@@ -147,21 +147,7 @@ def flash_attn_with_kvcache(
         paged = attend_paged_e4m3 if factors else attend_paged if scores is None else attend_paged_scored
         out, lse = call(paged, policy, q, *caches, lengths, block_table, *more, *how)
     else:
-        if k is not None and v is not None:
-            rows = lengths.long().unsqueeze(1) + numbers(k.shape[1], torch.int64, q.device)
-            place = numbers(batch, torch.int64, q.device).unsqueeze(1), rows
-            k_cache[place], v_cache[place] = k.to(k_cache.dtype), v.to(v_cache.dtype)
-            lengths = lengths + k.shape[1]
-        # Packed, with the room behind each sequence's keys as a sequence without queries.
-        each = numbers(batch + 1, torch.int32, q.device)
-        k_starts = torch.stack((each[:-1] * room, each[:-1] * room + lengths), dim=1).flatten()
-        k_starts = torch.cat((k_starts, each[-1:] * room))
-        q_starts = torch.stack((each[:-1] * queries, each[1:] * queries), dim=1).flatten()
-        q_starts = torch.cat((q_starts, each[-1:] * queries))
-        out, lse = call(
-            attend_packed if scores is None else attend_packed_scored, policy, q.reshape(batch * queries, heads, dim),
-            *(cache.view(batch * room, cache.shape[2], dim) for cache in caches), q_starts, k_starts, *more, queries, room, *how,
-        )  # fmt: skip
+        out, lse = packed(q, k_cache, v_cache, lengths, how, policy, new, scores)
     out = out.view(batch, queries, heads, dim)
     if return_softmax_lse:
         return out, lse.view(heads, batch, queries).transpose(0, 1)

@@ -81,7 +81,8 @@ def odd_heads(q: torch.Tensor, v: torch.Tensor, gradient: bool) -> bool:
         return False
     if dim % 16 or values % 16:
         return gradient or values > dim or min(dim, values) < 16 or bool(dim % head_step(q) or values % head_step(q))
-    return values > dim or (gradient and values != dim)
+    # The kernels that take heads in eights are those that take narrower values, too.
+    return values > dim or (values < dim and (gradient or (not torch.compiler.is_dynamo_compiling() and head_step(q) == 16)))
 
 
 def of_four(tensor: torch.Tensor) -> torch.Tensor:
