@@ -29,6 +29,10 @@ def off(*shape, dtype=F16):
     return torch.zeros(count + 8, dtype=dtype)[1 : 1 + count].view(*shape)
 
 
+def nested():
+    return torch.nested.nested_tensor([t(3, 16), t(5, 16)], layout=torch.jagged)
+
+
 def meta(*shape, dtype=F16):
     return torch.zeros(*shape, dtype=dtype, device="meta")
 
@@ -135,6 +139,12 @@ TABLE = [
     ("sdpa of every other element", lambda: sdpa(t(1, 2, 8, 32)[..., ::2], q(), q()), ValueError, "follow each other"),
     ("kvcache at an odd place", lambda: cached(one, off(1, 16, 2, 16), cache[1], cache_seqlens=4), ValueError, "16 bytes"),
     ("kvcache that lies otherwise", lambda: cached(one, t(1, 2, 16, 16).transpose(1, 2), cache[1], cache_seqlens=4), ValueError, "in place"),
+    # Tensors of other kinds
+    ("mm of a sparse matrix", lambda: ht.mm(t(8, 16).to_sparse(), t(16, 8)), Unsupported, "to_dense"),
+    ("linear of a sparse weight that wants a gradient", lambda: ht.linear(t(2, 16), t(8, 16).to_sparse().requires_grad_()), Unsupported, "to_dense"),
+    ("linear of nested rows", lambda: ht.linear(nested(), t(8, 16)), Unsupported, "linear: a nested tensor"),
+    ("sdpa of nested rows", lambda: sdpa(nested(), nested(), nested()), Unsupported, "flash_attn_varlen_func"),
+    ("mm of a quantized matrix", lambda: ht.mm(torch.quantize_per_tensor(t(8, 16, dtype=F32), 0.1, 0, torch.qint8), t(16, 8)), Unsupported, "dequantize"),
     # Devices
     ("mm on two devices", lambda: ht.mm(t(8, 16), meta(16, 8)), ValueError, "one device"),
     ("sdpa on two devices", lambda: sdpa(q(), q(), meta(1, 2, 8, 16)), ValueError, "one device"),

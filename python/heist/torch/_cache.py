@@ -71,7 +71,7 @@ def flash_attn_with_kvcache(
     over a cache (batch, room, heads, elements) of which the first ``cache_seqlens``
     rows are filled. New keys and values ``k`` and ``v`` are put behind them first, in
     place, by the kernel that attends to them; those that there is no room for are left out. With ``block_table`` (int32, one row for each sequence) the cache is one of
-    pages, (pages, tokens, heads, elements), pages of 8 to 4096 tokens in steps of 8.
+    pages, (pages, tokens, heads, elements), of a power of two of tokens, 8 to 4096, or a multiple of 128.
     Lengths stay on the device. Scores are changed as by :func:`flash_attn_func`, over a cache of the
     queries' type.
 

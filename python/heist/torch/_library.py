@@ -97,7 +97,10 @@ def _train(name: str, operation: Any) -> Callable[..., Any]:
     def train(*arguments: Any) -> Any:
         if not torch.compiler.is_compiling():
             no_transform(name)
-        return operation(*arguments)
+        try:
+            return operation(*arguments)
+        except NotImplementedError as error:
+            raise _of_other_tensors(name, error, arguments) from None
 
     return train
 
@@ -163,8 +166,29 @@ def call(operation: Operation, policy: Any, *arguments: Any) -> Any:
         if policy is None:
             return (operation.plain if is_compiling() else operation.direct)(*arguments)
         return operation.policy(*arguments, policy=policy_text(policy))
+    except NotImplementedError as error:
+        raise _of_other_tensors(operation.plain.name(), error, arguments) from None
     except RuntimeError as error:
         raise cause(error) from None
+
+
+def _of_other_tensors(name: str, error: Exception, arguments: Any) -> Exception:
+    """What to say where PyTorch has no operation for tensors of this kind."""
+    for given in arguments:
+        if not isinstance(given, torch.Tensor):
+            continue
+        if given.is_nested:
+            kind, remedy = "a nested tensor", "give its `.values()`, and for attention `.offsets()` to flash_attn_varlen_func"
+        elif hasattr(given, "to_local"):
+            kind, remedy = "a DTensor", "give each process its part, `.to_local()`"
+        elif given.is_quantized:
+            kind, remedy = "a quantized tensor", "`.dequantize()` it"
+        elif given.layout is not torch.strided:
+            kind, remedy = f"a tensor of {given.layout}", "give `.to_dense()`"
+        else:
+            continue
+        return UnsupportedError(f"{name.removeprefix('heist::')}: {kind} is not supported; dense tensors of one device are: {remedy}")
+    return error
 
 
 def differentiable(operation: Operation, *arguments: Any) -> Any:
