@@ -120,6 +120,14 @@ def test_flash_attn_func(window):
     assert none is None
 
 
+@pytest.mark.parametrize("wide", [2**28 + 1, 2**31 - 1, 2**40])
+def test_a_window_wider_than_all_keys(wide):
+    q, k, v = qkv(1, 2, 2, 9, 20, 16)
+    rows = [t.transpose(1, 2) for t in (q, k, v)]
+    for window in ((wide, 0), (wide, wide), (3, wide)):
+        close(ht.flash_attn_func(*rows, window_size=window).transpose(1, 2), attention(q, k, v, window=window)[0])
+
+
 def test_flash_attn_varlen_func():
     lengths = [5, 0, 17]
     starts = torch.tensor([0, 5, 5, 22], dtype=torch.int32)

@@ -101,7 +101,10 @@ def scale_of(what: str, scale: float | None) -> float:
     """A scale as the operations take it: zero is 1 / sqrt(elements)."""
     if scale is None:
         return 0.0
-    scale = float(scale)
+    try:
+        scale = float(scale)
+    except (TypeError, ValueError):
+        raise TypeError(f"{what}: the scale must be a number; given: {scale!r}") from None
     if not 0.0 < scale < float("inf"):
         raise UnsupportedError(f"{what}: a scale of {scale}; scales above zero are supported")
     return scale
@@ -202,7 +205,7 @@ def window_of(left: int, right: int) -> tuple[int, int] | None:
     """A window as a plan takes it."""
     if left < 0 and right < 0:
         return None
-    return left if left >= 0 else _WIDE, right if right >= 0 else _WIDE
+    return min(left, _WIDE) if left >= 0 else _WIDE, min(right, _WIDE) if right >= 0 else _WIDE
 
 
 def check_starts(what: str, q_starts: torch.Tensor, k_starts: torch.Tensor) -> None:

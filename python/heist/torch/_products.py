@@ -60,7 +60,7 @@ def _input(what: str, name: str, tensor: torch.Tensor) -> str:
 
 def _output(what: str, dtype: torch.dtype) -> str:
     if dtype not in DTYPES:
-        raise UnsupportedError(f"{what}: a result of {dtype}; float16, bfloat16 and float32 are supported")
+        raise UnsupportedError(f"{what}: a result of {dtype!r}; float16, bfloat16 and float32 are supported")
     return DTYPES[dtype]
 
 
@@ -513,6 +513,10 @@ def addmm(
     _input("addmm", "mat1", mat1)
     number = _activation("addmm", activation)
     try:
+        beta, alpha = float(beta), float(alpha)
+    except (TypeError, ValueError):
+        raise TypeError(f"addmm: beta={beta!r} and alpha={alpha!r} must be numbers") from None
+    try:
         fits = torch.broadcast_shapes(input.shape, (mat1.shape[0], mat2.shape[1])) == (mat1.shape[0], mat2.shape[1])
     except RuntimeError:
         fits = False
@@ -523,8 +527,8 @@ def addmm(
     if wants_gradient(input, mat1, mat2):
         no_policy("addmm", policy)
         # The gradient of an activation takes what it was given.
-        return _ACTIVATE[activation](_multiply_add.train(input, mat1, mat2, float(beta), float(alpha)))
-    return call(_multiply_add, policy, input, mat1, mat2, float(beta), float(alpha), number)
+        return _ACTIVATE[activation](_multiply_add.train(input, mat1, mat2, beta, alpha))
+    return call(_multiply_add, policy, input, mat1, mat2, beta, alpha, number)
 
 
 def linear(
