@@ -28,11 +28,12 @@ pyo3::create_exception!(
 ///
 /// `print(finding)` shows it with the source.
 #[pyclass(frozen, module = "heist", get_all)]
+#[derive(Clone)]
 pub(crate) struct Finding {
     /// The rule, such as `M007`; `heist.explain` has its page.
     code: String,
     /// `error` or `warning`.
-    severity: &'static str,
+    severity: String,
     /// What is wrong, in a sentence.
     message: String,
     /// The file.
@@ -49,8 +50,54 @@ pub(crate) struct Finding {
     text: String,
 }
 
+/// All of a finding, in the order of its fields.
+type Parts = (
+    String,
+    String,
+    String,
+    String,
+    Option<u32>,
+    Vec<String>,
+    Vec<String>,
+    Vec<String>,
+    String,
+);
+
 #[pymethods]
 impl Finding {
+    /// What `pickle` and `copy` make of [`Finding::__getnewargs__`]: an exception with findings
+    /// goes from one process to another.
+    #[new]
+    fn from_parts(parts: Parts) -> Finding {
+        let (code, severity, message, file, line, notes, helps, instructions, text) = parts;
+        Finding {
+            code,
+            severity,
+            message,
+            file,
+            line,
+            notes,
+            helps,
+            instructions,
+            text,
+        }
+    }
+
+    fn __getnewargs__(&self) -> (Parts,) {
+        let own = self.clone();
+        ((
+            own.code,
+            own.severity,
+            own.message,
+            own.file,
+            own.line,
+            own.notes,
+            own.helps,
+            own.instructions,
+            own.text,
+        ),)
+    }
+
     fn __repr__(&self) -> String {
         let line = self.line.map(|line| format!(":{line}")).unwrap_or_default();
         format!(
@@ -90,7 +137,8 @@ impl Finding {
             severity: match diagnostic.severity {
                 Severity::Warning => "warning",
                 Severity::Error => "error",
-            },
+            }
+            .to_owned(),
             message: diagnostic.message.clone(),
             file: source.name().to_owned(),
             line: place.map(|place| place.line),

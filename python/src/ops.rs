@@ -69,6 +69,12 @@ impl Ops {
         self.ops.target().arch.supports(Feature::Wgmma)
     }
 
+    /// Whether attention reads keys and values in pages, which copies of the hardware bring.
+    #[getter]
+    fn attends_pages(&self) -> bool {
+        self.ops.target().arch.supports(Feature::TensorCopy)
+    }
+
     /// How many plans were made.
     fn __len__(&self) -> usize {
         self.ops.len()

@@ -1,5 +1,6 @@
 """What the package does without PyTorch."""
 
+import pickle
 import subprocess
 import sys
 import textwrap
@@ -122,6 +123,11 @@ def test_findings_are_exceptions():
     assert "10" in str(raised.value) and raised.value.findings[0].line is not None
     report = heist.run(ADD, short, 11, 1.0, grid=1, block=32, raises=False)
     assert {finding.severity for finding in report.findings} == {"error"}
+    # As a worker hands it to the process that asked.
+    other = pickle.loads(pickle.dumps(raised.value))
+    assert type(other) is heist.FindingError and str(other) == str(raised.value)
+    for one, own in zip(other.findings, raised.value.findings, strict=True):
+        assert (repr(one), str(one), one.line, one.helps) == (repr(own), str(own), own.line, own.helps)
 
 
 def test_policies():

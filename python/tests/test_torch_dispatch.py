@@ -134,9 +134,9 @@ def test_a_call_that_was_good_and_is_not_any_more():
     a, w = torch.randn(8, 16, dtype=F16), torch.randn(2, 16, 8, dtype=F16)
     offs = torch.tensor([4, 8], dtype=I32)
     assert ht.grouped_mm(a, w, offs=offs).shape == (8, 8)
-    odd = torch.zeros(8 * 16 + 8, dtype=F16)[1 : 1 + 8 * 16].view(8, 16)
+    odd = torch.zeros(2 * 16 * 8 + 8, dtype=F16)[1 : 1 + 2 * 16 * 8].view(2, 16, 8)
     with pytest.raises(ValueError, match="16 bytes"):
-        ht.grouped_mm(odd, w, offs=offs)
+        ht.grouped_mm(a, odd, offs=offs)
     bias = torch.ones(9, dtype=F16)
     x, weight = torch.randn(4, 16, dtype=F16), torch.randn(8, 16, dtype=F16)
     want = x.double() @ weight.double().t() + 1

@@ -211,3 +211,51 @@ def test_one_tensor_for_queries_keys_and_values():
     close(ht.flash_attn_varlen_qkvpacked_func(qkv.flatten(0, 1), starts, 12, causal=True), expected.flatten(0, 1))
     packed = ht.flash_attn_varlen_kvpacked_func(qkv[:, :, 0].flatten(0, 1), qkv[:, :, 1:].flatten(0, 1), starts, starts, 12, 12, causal=True)
     close(packed, expected.flatten(0, 1))
+
+
+@pytest.mark.parametrize("device, room", [("a100", 16), ("a100", 13), ("h200", 13), ("h200", 16)])
+@pytest.mark.parametrize("how", [{}, {"causal": True, "sinks": torch.tensor([0.5, -1.0, 2.0, 0.0])}], ids=["plain", "sinks"])
+def test_a_cache_without_pages(device, room, how):
+    """GPUs without tensor copies attend to packed sequences, as others do where there are no pages of eight. Of new rows those are put into the
+    cache that there is room for."""
+    ht.simulate(device)
+    try:
+        for lengths, new in (([3, 9], 0), ([3, 9], 2), ([room - 1, room], 2), (5, 2)):
+            each = lengths if isinstance(lengths, list) else [lengths] * 2
+            k_cache, v_cache = random(2, room, 2, 64), random(2, room, 2, 64)
+            q, k, v = random(2, 2, 4, 64), random(2, 2, 2, 64), random(2, 2, 2, 64)
+            want = [k_cache.clone(), v_cache.clone()]
+            for cache, rows in zip(want, (k, v)):
+                for sequence, length in enumerate(each):
+                    cache[sequence, length : length + new] = rows[sequence, : min(new, room - length)]
+            given = torch.tensor(lengths, dtype=I32) if isinstance(lengths, list) else lengths
+            for _ in range(2):
+                ours = k_cache.clone(), v_cache.clone()
+                out, lse = ht.flash_attn_with_kvcache(q, *ours, *((k, v) if new else ()), cache_seqlens=given, return_softmax_lse=True, **how)
+                assert torch.equal(ours[0], want[0]) and torch.equal(ours[1], want[1])
+                for sequence, length in enumerate(each):
+                    if length + new > room:
+                        continue
+                    part = [t[sequence : sequence + 1, : length + new].transpose(1, 2) for t in want]
+                    expected, sums = attention(q[sequence : sequence + 1].transpose(1, 2), *part, **how)
+                    close(out[sequence : sequence + 1].transpose(1, 2), expected)
+                    close(lse[sequence : sequence + 1], sums)
+    finally:
+        ht.simulate()
+
+
+@pytest.mark.parametrize("device", ["a100", "b200", "h200"])
+def test_narrower_values_on_every_gpu(device):
+    """Where kernels have none, zeros are put behind their elements."""
+    ht.simulate(device)
+    try:
+        q, k, v = random(1, 2, 8, 64), random(1, 2, 8, 64), random(1, 2, 8, 32)
+        rows = [t.transpose(1, 2) for t in (q, k, v)]
+        starts = torch.tensor([0, 8], dtype=I32)
+        want = attention(q, k, v)[0]
+        close(ht.scaled_dot_product_attention(q, k, v), want)
+        close(ht.flash_attn_func(*rows).transpose(1, 2), want)
+        close(ht.flash_attn_func(*rows, window_size=(8, 8)).transpose(1, 2), want)
+        close(ht.flash_attn_varlen_func(*(t[0] for t in rows), starts, starts, 8, 8).transpose(0, 1)[None], want)
+    finally:
+        ht.simulate()

@@ -8,6 +8,7 @@ torch = pytest.importorskip("torch", reason="PyTorch is not installed: the opera
 
 import torch.nn.functional as F
 
+import heist
 import heist.torch as ht
 from heist.torch._gradient import _gradients_packed_scored
 from references import attention, close
@@ -353,3 +354,62 @@ def test_rows_in_no_sequence_have_no_part_in_the_gradient_of_sinks():
     found = _gradients_packed_scored(ctx, d_out, None)[6]
     delta = (out[:9].double() * d_out[:9].double()).sum(-1).t()
     close(found, -((sinks.double()[:, None] - lse[:, :9].double()).exp() * delta).sum(1))
+
+
+TWICE = {
+    "mm": (ht.mm, torch.mm, ((6, 16), (16, 8))),
+    "addmm": (ht.addmm, torch.addmm, ((8,), (6, 16), (16, 8))),
+    "linear": (ht.linear, F.linear, ((2, 3, 16), (8, 16), (8,))),
+    "bmm": (ht.bmm, torch.bmm, ((2, 6, 16), (2, 16, 8))),
+    "grouped_mm": (
+        lambda a, b: ht.grouped_mm(a, b, offs=torch.tensor([3, 8], dtype=torch.int32)),
+        lambda a, b: torch.cat((a[:3] @ b[0], a[3:] @ b[1])), ((8, 16), (2, 16, 8)),
+    ),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("ours, theirs, shapes", TWICE.values(), ids=TWICE)
+def test_products_are_differentiated_twice(ours, theirs, shapes):
+    inputs = [torch.randn(*shape, dtype=BF16) for shape in shapes]
+    found = []
+    for function, given in ((ours, inputs), (theirs, [t.double() for t in inputs])):
+        given = [t.requires_grad_() for t in given]
+        # A penalty of gradients, which no gradient that comes in makes differentiable.
+        once = torch.autograd.grad(function(*given).sum() + function(*given).square().sum(), given, create_graph=True)
+        found.append(torch.autograd.grad(sum(g.square().sum() for g in once), given))
+    for own, exact in zip(*found):
+        close(own, exact, 5e-2)
+
+
+@pytest.mark.parametrize("squared", [False, True])
+def test_attention_is_not_differentiated_twice(squared):
+    q, k, v = (torch.randn(1, 2, 4, 16, dtype=F16, requires_grad=True) for _ in range(3))
+    starts = torch.tensor([0, 2], dtype=torch.int32)
+    for out in (
+        ht.scaled_dot_product_attention(q, k, v),
+        ht.flash_attn_func(q, k, v, softcap=2.0, sinks=torch.zeros(4, requires_grad=True)),
+        ht.flash_attn_varlen_func(q[0], k[0], v[0], starts, starts, 2, 2),
+        ht.scaled_dot_product_attention(q, k, v, attn_mask=torch.ones(4, 4, dtype=torch.bool)),
+    ):
+        d_q, *_ = torch.autograd.grad((out.square() if squared else out).sum(), (q, k, v), create_graph=True)
+        with pytest.raises(heist.UnsupportedError, match="can't be differentiated again"):
+            torch.autograd.grad(d_q.sum() + q.sum(), q, allow_unused=True)
+
+
+@pytest.mark.parametrize("name", ["attention", "of packed sequences", "of rows", "grouped_mm"])
+def test_gradients_that_begin_anywhere(name):
+    """As one does that is a part of the gradient of a concatenation."""
+    starts = torch.tensor([0, 3, 8], dtype=torch.int32)
+    function, shapes = {
+        "attention": (ht.scaled_dot_product_attention, ((1, 2, 8, 16),) * 3),
+        "of rows": (ht.flash_attn_func, ((1, 8, 2, 16),) * 3),
+        "of packed sequences": (lambda q, k, v: ht.flash_attn_varlen_func(q, k, v, starts, starts, 5, 5), ((8, 2, 16),) * 3),
+        "grouped_mm": (lambda a, b: ht.grouped_mm(a, b, offs=starts[1:]), ((8, 16), (2, 16, 8))),
+    }[name]
+    inputs = [torch.randn(*shape, dtype=BF16, requires_grad=True) for shape in shapes]
+    out = function(*inputs)
+    weights = torch.randn(out.numel() + 1, dtype=BF16)
+    want = torch.autograd.grad(out, inputs, weights[1:].clone().view(out.shape), retain_graph=True)
+    found = torch.autograd.grad(torch.cat((torch.zeros(1, dtype=BF16), out.flatten())), inputs, weights)
+    for own, other in zip(found, want):
+        close(own, other.double(), 1e-2)

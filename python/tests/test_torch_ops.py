@@ -6,6 +6,8 @@ import pytest
 
 torch = pytest.importorskip("torch", reason="PyTorch is not installed: the operations for it are not tested")
 
+import torch.nn.functional as F
+
 import heist
 import heist.torch as ht
 from heist.torch import _products
@@ -116,6 +118,14 @@ def test_flash_attn_func(window):
     close(out.transpose(1, 2), want)
     close(found_lse, lse, 1e-2)
     assert none is None
+
+
+@pytest.mark.parametrize("wide", [2**28 + 1, 2**31 - 1, 2**40])
+def test_a_window_wider_than_all_keys(wide):
+    q, k, v = qkv(1, 2, 2, 9, 20, 16)
+    rows = [t.transpose(1, 2) for t in (q, k, v)]
+    for window in ((wide, 0), (wide, wide), (3, wide)):
+        close(ht.flash_attn_func(*rows, window_size=window).transpose(1, 2), attention(q, k, v, window=window)[0])
 
 
 def test_flash_attn_varlen_func():
@@ -323,6 +333,11 @@ def test_fused_experts(experts, tokens, per):
     assert torch.equal(traced(x, w1, w2, weights, ids), ht.fused_experts(x, w1, w2, weights, ids))
     nobody = ht.fused_experts(x[:0], w1, w2, weights[:0], ids[:0])
     assert nobody.shape == (0, hidden)
+    # Of tensors without memory nobody asks which experts they name.
+    from torch._subclasses.fake_tensor import FakeTensorMode
+
+    with FakeTensorMode() as mode:
+        assert ht.fused_experts(*(mode.from_tensor(t) for t in (x, w1, w2, weights, ids))).shape == x.shape
 
 
 @pytest.mark.parametrize("a_t", [False, True])
@@ -412,6 +427,21 @@ def test_linear(activation):
     elif activation != "none":
         want = getattr(torch.nn.functional, activation)(want)
     close(ht.linear(x, w, bias, activation=activation), want)
+
+
+@pytest.mark.parametrize("device", ["a100", "h200", "b200"])
+def test_activations_of_numbers_that_are_none_or_endless(device):
+    """A NaN stays one through a relu, and endless numbers are as PyTorch has them."""
+    x = torch.tensor([float("nan"), float("inf"), float("-inf"), -0.0, -1.0, 2.0, 0.5, -3.0], dtype=BF16)
+    theirs = {"relu": F.relu, "gelu": lambda x: F.gelu(x, approximate="tanh"), "silu": F.silu}
+    ht.simulate(device)
+    try:
+        for activation, activate in theirs.items():
+            found = ht.linear(torch.zeros(3, 16, dtype=BF16), torch.zeros(8, 16, dtype=BF16), x, activation=activation)
+            want = activate(x.double()).expand(3, 8)
+            torch.testing.assert_close(found.double(), want, rtol=1e-2, atol=1e-3, equal_nan=True)
+    finally:
+        ht.simulate()
 
 
 @pytest.mark.parametrize("transposed", [False, True])

@@ -29,6 +29,10 @@ def off(*shape, dtype=F16):
     return torch.zeros(count + 8, dtype=dtype)[1 : 1 + count].view(*shape)
 
 
+def nested():
+    return torch.nested.nested_tensor([t(3, 16), t(5, 16)], layout=torch.jagged)
+
+
 def meta(*shape, dtype=F16):
     return torch.zeros(*shape, dtype=dtype, device="meta")
 
@@ -128,14 +132,19 @@ TABLE = [
     # Where elements lie
     ("mm of every other column", lambda: ht.mm(t(8, 32)[:, ::2], t(16, 8)), ValueError, "contiguous()"),
     ("mm of rows that are one", lambda: ht.mm(t(1, 16).expand(8, 16), t(16, 8)), ValueError, "contiguous()"),
-    ("grouped_mm at an odd place", lambda: ht.grouped_mm(off(8, 16), t(2, 16, 8), offs=offs), ValueError, "16 bytes"),
+    ("grouped_mm with matrices at an odd place", lambda: ht.grouped_mm(t(8, 16), off(2, 16, 8), offs=offs), ValueError, "16 bytes"),
     ("grouped_mm with gaps", lambda: ht.grouped_mm(t(8, 32)[:, :16], t(2, 16, 8), offs=offs), ValueError, "contiguous()"),
     ("grouped_mm with gaps in B", lambda: ht.grouped_mm(t(8, 16), t(2, 16, 16)[:, :, :8], offs=offs), ValueError, "contiguous()"),
     ("grouped_mm with every other offset", lambda: ht.grouped_mm(t(8, 16), t(2, 16, 8), offs=t(4, dtype=I32)[::2]), ValueError, "contiguous int32"),
     ("sdpa of every other element", lambda: sdpa(t(1, 2, 8, 32)[..., ::2], q(), q()), ValueError, "follow each other"),
-    ("sdpa at an odd place", lambda: sdpa(off(1, 2, 8, 16), q(), q()), ValueError, "16 bytes"),
-    ("varlen at an odd place", lambda: varlen(off(8, 2, 16), *packed[1:], starts, starts, 4, 4), ValueError, "16 bytes"),
+    ("kvcache at an odd place", lambda: cached(one, off(1, 16, 2, 16), cache[1], cache_seqlens=4), ValueError, "16 bytes"),
     ("kvcache that lies otherwise", lambda: cached(one, t(1, 2, 16, 16).transpose(1, 2), cache[1], cache_seqlens=4), ValueError, "in place"),
+    # Tensors of other kinds
+    ("mm of a sparse matrix", lambda: ht.mm(t(8, 16).to_sparse(), t(16, 8)), Unsupported, "to_dense"),
+    ("linear of a sparse weight that wants a gradient", lambda: ht.linear(t(2, 16), t(8, 16).to_sparse().requires_grad_()), Unsupported, "to_dense"),
+    ("linear of nested rows", lambda: ht.linear(nested(), t(8, 16)), Unsupported, "linear: a nested tensor"),
+    ("sdpa of nested rows", lambda: sdpa(nested(), nested(), nested()), Unsupported, "flash_attn_varlen_func"),
+    ("mm of a quantized matrix", lambda: ht.mm(torch.quantize_per_tensor(t(8, 16, dtype=F32), 0.1, 0, torch.qint8), t(16, 8)), Unsupported, "dequantize"),
     # Devices
     ("mm on two devices", lambda: ht.mm(t(8, 16), meta(16, 8)), ValueError, "one device"),
     ("sdpa on two devices", lambda: sdpa(q(), q(), meta(1, 2, 8, 16)), ValueError, "one device"),
@@ -168,6 +177,11 @@ TABLE = [
     ("kvcache in 8 bits with sinks", lambda: cached(one, *tiny, sinks=t(2, dtype=F32)), Unsupported, "float8_e4m3fn"),
     ("kvcache with narrow values", lambda: cached(one, cache[0], t(1, 16, 2, 8)), Unsupported, "pad the values"),
     ("sdpa with values of 272 elements", lambda: sdpa(q(), q(), t(1, 2, 8, 272)), Unsupported, "at most as many"),
+    ("sdpa with a scale that is text", lambda: sdpa(q(), q(), q(), scale="a"), TypeError, "scale must be a number"),
+    ("flash with a soft-cap that is no number", lambda: flash(one, one, one, softcap="a"), ValueError, "softcap='a'"),
+    ("varlen with a longest that is none", lambda: varlen(*packed, starts, starts, None, 4), TypeError, "max_seqlen_q=None"),
+    ("addmm with a beta that is none", lambda: ht.addmm(t(8), t(8, 16), t(16, 8), beta="a"), TypeError, "beta='a'"),
+    ("mm into a name of a type", lambda: ht.mm(t(8, 16), t(16, 8), out_dtype="float32"), Unsupported, "a result of 'float32'"),
     ("flash with a window of one number", lambda: flash(*(t(1, 8, 2, 16),) * 3, window_size=4), ValueError, "two numbers"),
     ("varlen with a block table", lambda: varlen(*packed, starts, starts, 4, 4, block_table=starts), Unsupported, "block_table"),
     ("kvcache with cosines alone", lambda: cached(one, *cache, one, one, rotary_cos=t(16, 8)), ValueError, "come together"),
@@ -218,7 +232,6 @@ TABLE = [
     ("backward with a gradient of another type", lambda: backward(q(dtype=BF16), q(), q(), q(), q(), t(1, 2, 8, dtype=F32)), RuntimeError, "bfloat16"),
     ("backward with half log-sum-exps", lambda: backward(q(), q(), q(), q(), q(), t(1, 2, 8)), RuntimeError, "lse is"),
     ("backward with log-sum-exps of other rows", lambda: backward(q(), q(), q(), q(), q(), t(1, 2, 7, dtype=F32)), RuntimeError, "is wanted"),
-    ("backward with results at an odd place", lambda: backward(q(), q(), q(), q(), off(1, 2, 8, 16), t(1, 2, 8, dtype=F32)), RuntimeError, "16 bytes"),
     ("backward with results elsewhere", lambda: backward(q(), q(), q(), q(), meta(1, 2, 8, 16), t(1, 2, 8, dtype=F32)), (ValueError, RuntimeError), "device"),
     ("packed backward with long starts", lambda: packed_backward(*(t(8, 2, 16),) * 5, t(2, 8, dtype=F32), starts.long(), starts, 4, 4), RuntimeError, "int32"),
     ("packed backward with a longest that is too short", lambda: packed_backward(*(t(8, 2, 16),) * 5, t(2, 8, dtype=F32), starts, starts, 3, 4), RuntimeError, "the longest sequence"),

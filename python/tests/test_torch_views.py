@@ -110,6 +110,32 @@ def test_what_no_kernel_steps_through_is_copied():
     assert planned() == [False, False]
 
 
+def odd(*shape):
+    """Random numbers that begin two bytes behind a multiple of 16."""
+    whole = random(*shape)
+    return torch.empty(whole.numel() + 8, dtype=BF16)[1 : 1 + whole.numel()].view(shape).copy_(whole)
+
+
+def test_what_begins_anywhere_is_copied():
+    """Whichever of the three it is, and whether or not the same was asked for with others."""
+    starts = torch.tensor([0, 9, 20], dtype=torch.int32)
+    for which in range(3):
+        for _ in range(2):
+            q, k, v = (odd(1, 20, 2, 16) if n == which else random(1, 20, 2, 16) for n in range(3))
+            want = attention(*(t.transpose(1, 2) for t in (q, k, v)))[0]
+            close(ht.scaled_dot_product_attention(*(t.transpose(1, 2) for t in (q, k, v))), want)
+            close(ht.flash_attn_func(q, k, v).transpose(1, 2), want)
+            parts = [attention(*(t[:, s].transpose(1, 2) for t in (q, k, v)))[0] for s in (slice(9), slice(9, 20))]
+            packed = ht.flash_attn_varlen_func(q[0], k[0], v[0], starts, starts, 11, 11)
+            close(packed.transpose(0, 1)[None], torch.cat(parts, 2))
+    q, k, v = (odd(1, 2, 20, 16).requires_grad_() for _ in range(3))
+    exact = [t.detach().double().requires_grad_() for t in (q, k, v)]
+    ht.scaled_dot_product_attention(q, k, v).sum().backward()
+    attention(*exact)[0].sum().backward()
+    for own, other in zip((q, k, v), exact):
+        close(own.grad, other.grad)
+
+
 def test_older_gpus_get_copies():
     ht.simulate("a100")
     try:

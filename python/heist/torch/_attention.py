@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import torch
 
-from ._device import DTYPES, PLANS, Launcher, UnsupportedError, aligned, device_of, one_device, ops_of, settle
+from ._device import DTYPES, PLANS, Launcher, UnsupportedError, aligned, device_of, one_device, ops_of, placed, settle
 from ._gradient import GRADIENT, GRADIENT_PACKED, GRADIENT_PACKED_SCORED, GRADIENT_PAIRED, GRADIENT_SCORED, HOW, QKV
 from ._layout import (
     check, check_cache, check_lengths, check_starts, dense, empty, mostly_rows, odd_heads, of_four, of_one, same_heads, where_they_lie,
@@ -26,6 +26,8 @@ _NEW = 12, 13
 def _same(q, k, v, scale, causal, left, right, policy, want_lse, scores=_PLAIN, turned=False, given=True):
     """The operation for (batch, heads, rows, elements) on real memory. The result of one that was called with (batch, rows,
     heads, elements) is turned back. What was not `given` so, but made of other tensors, is not to be remembered."""
+    if (q.data_ptr() | k.data_ptr() | v.data_ptr()) % 16:
+        (q, k, v), given = placed(q, k, v), False
     key = (
         q.shape, k.shape, v.shape, q.stride(), k.stride(), v.stride(), q.dtype, k.dtype, v.dtype,
         q.get_device(), k.get_device(), v.get_device(), scale, causal, left, right, policy, *scores.key(),
@@ -74,7 +76,6 @@ def _plan_same(q, k, v, scale, causal, left, right, policy, scores):
             window=window_of(left, right), value_dim=v.shape[3], views=views, **scores.how(),
         ),
     )  # fmt: skip
-    aligned(what, **{name: t for name, t, kept in zip(("query", "key", "value"), (q, k, v), keep) if kept})
     return Launcher(index, plan), rows, None if all(keep) else keep
 
 
@@ -245,6 +246,9 @@ def _packed(
     q, k, v, q_starts, k_starts, most_queries, most_keys, causal=False, left=-1, right=-1, scale=0.0, policy="", scores=_PLAIN
 ):
     """The operation for (rows of all sequences, heads, elements)."""
+    given = q, k, v, q_starts, k_starts
+    if (q.data_ptr() | k.data_ptr() | v.data_ptr()) % 16:
+        q, k, v = placed(q, k, v)
     key = (
         q.shape, k.shape, v.shape, q.stride(), k.stride(), v.stride(), q.dtype, k.dtype, v.dtype,
         q.get_device(), k.get_device(), v.get_device(), q_starts.get_device(), k_starts.get_device(),
@@ -269,7 +273,7 @@ def _packed(
         launcher(
             *(t.data_ptr() for t in own[:3]), out.data_ptr(), lse.data_ptr(), *(t.data_ptr() for t in own[3:]), *scores.addresses(7)
         )
-        if all(a is b for a, b in zip(own, (q, k, v, q_starts, k_starts))):
+        if all(a is b for a, b in zip(own, given)):
             remember(launcher, [0, 1, 2, 5, 6, *scores.slots()], [(out, 3), (lse, 4)])
     return out, lse
 
@@ -294,7 +298,6 @@ def _plan_packed(q, k, v, q_starts, k_starts, most_queries, most_keys, scale, ca
             policy=policy or None, window=window_of(left, right), value_dim=v.shape[2], views=views, **scores.how(),
         ),
     )  # fmt: skip
-    aligned(what, **{name: t for name, t, kept in zip(("query", "key", "value"), (q, k, v), keep) if kept})
     return Launcher(index, plan), keep
 
 
@@ -431,7 +434,7 @@ def _plan_paged(q, k, v, lengths, pages, scale, causal, left, right, policy, fac
     q_starts = torch.arange(batch + 1, dtype=torch.int32, device=q.device) * queries
     in_order = None
     if pages is None:
-        in_order = pages = torch.arange(k.shape[0], dtype=torch.int32, device=q.device).view(batch, -1)
+        in_order = pages = torch.arange(k.shape[0], dtype=torch.int32, device=q.device).view(batch, k.shape[0] // max(batch, 1))
     if q.numel() == 0 or k.numel() == 0 or pages.numel() == 0:
         return None, q_starts, in_order
     settle(index)

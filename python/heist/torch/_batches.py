@@ -19,7 +19,7 @@ from ._device import (
     tensors_only,
     wants_gradient,
 )
-from ._library import CODES, Gradient, call, define, remember
+from ._library import CODES, Gradient, call, define, differentiable, remember
 from ._modes import prepared
 from ._products import _fits, _input, _number, _output, _result, _tf32
 
@@ -95,8 +95,8 @@ def _backward_bmm(ctx, d):
     a, b = ctx.saved_tensors
     d = d.to(a.dtype)
     return (
-        call(_multiply_batch, None, d, b.transpose(1, 2)) if ctx.needs_input_grad[0] else None,
-        call(_multiply_batch, None, a.transpose(1, 2), d) if ctx.needs_input_grad[1] else None,
+        differentiable(_multiply_batch, d, b.transpose(1, 2)) if ctx.needs_input_grad[0] else None,
+        differentiable(_multiply_batch, a.transpose(1, 2), d) if ctx.needs_input_grad[1] else None,
         None,
     )
 

@@ -8,9 +8,9 @@ import torch
 from torch import Tensor
 
 from ._attention import (
-    attend_append, attend_packed, attend_packed_scored, attend_paged, attend_paged_e4m3, attend_paged_scored, like_pages,
+    attend_append, attend_paged, attend_paged_e4m3, attend_paged_scored, like_pages,
 )  # fmt: skip
-from ._decode import decode, decode_append, decode_pages, decode_pages_append, in_order, page_of
+from ._decode import decode, decode_append, decode_pages, decode_pages_append, has_pages, in_order, packed, page_of
 from ._device import UnsupportedError, no_gradient, numbers, tensors_only, traced
 from ._flash import refuse, window
 from ._gradient import HOW, QKV
@@ -71,7 +71,7 @@ def flash_attn_with_kvcache(
     over a cache (batch, room, heads, elements) of which the first ``cache_seqlens``
     rows are filled. New keys and values ``k`` and ``v`` are put behind them first, in
     place, by the kernel that attends to them; those that there is no room for are left out. With ``block_table`` (int32, one row for each sequence) the cache is one of
-    pages, (pages, tokens, heads, elements), pages of 8 to 4096 tokens in steps of 8.
+    pages, (pages, tokens, heads, elements), of a power of two of tokens, 8 to 4096, or a multiple of 128.
     Lengths stay on the device. Scores are changed as by :func:`flash_attn_func`, over a cache of the
     queries' type.
 
@@ -108,7 +108,7 @@ def flash_attn_with_kvcache(
     if policy is None and not softcap and alibi_slopes is None and sinks is None and k_descale is None and v_descale is None:
         step = _step(what, return_softmax_lse, q, k_cache, v_cache, k, v, cache_seqlens, block_table, softmax_scale, causal, window_size)
         if step is not None:
-            return (step[0], step[1].view(-1, *q.shape[:2]).transpose(0, 1)) if return_softmax_lse else step
+            return (step[0], step[1].view(q.shape[2], *q.shape[:2]).transpose(0, 1)) if return_softmax_lse else step
     if block_table is not None:
         tensors_only(what, block_table=block_table)
     if (k is None) != (v is None):
@@ -134,11 +134,11 @@ def flash_attn_with_kvcache(
     if factors and block_table is None and not size:
         raise UnsupportedError(f"{what}: a cache of float8_e4m3fn with room for {room} rows; multiples of 8 are supported")
     caches = k_cache, v_cache
-    if block_table is None and (factors or (queries <= 16 and size and policy is None)):
+    if block_table is None and (factors or (queries <= 16 and size and policy is None and has_pages(q))):
         # A sequence's room is its pages, in order.
         row = room // size
         block_table = numbers(batch * row, torch.int32, q.device).view(batch, row)
-        caches = tuple(cache.view(batch * row, size, -1, dim) for cache in caches)
+        caches = tuple(cache.view(batch * row, size, cache.shape[2], dim) for cache in caches)
     if block_table is not None and k is not None and v is not None and k.numel():
         if not q.numel():
             raise ValueError(f"{what}: new keys and no queries; call it with queries, or put the keys into the cache by their index")
@@ -147,21 +147,7 @@ def flash_attn_with_kvcache(
         paged = attend_paged_e4m3 if factors else attend_paged if scores is None else attend_paged_scored
         out, lse = call(paged, policy, q, *caches, lengths, block_table, *more, *how)
     else:
-        if k is not None and v is not None:
-            rows = lengths.long().unsqueeze(1) + numbers(k.shape[1], torch.int64, q.device)
-            place = numbers(batch, torch.int64, q.device).unsqueeze(1), rows
-            k_cache[place], v_cache[place] = k.to(k_cache.dtype), v.to(v_cache.dtype)
-            lengths = lengths + k.shape[1]
-        # Packed, with the room behind each sequence's keys as a sequence without queries.
-        each = numbers(batch + 1, torch.int32, q.device)
-        k_starts = torch.stack((each[:-1] * room, each[:-1] * room + lengths), dim=1).flatten()
-        k_starts = torch.cat((k_starts, each[-1:] * room))
-        q_starts = torch.stack((each[:-1] * queries, each[1:] * queries), dim=1).flatten()
-        q_starts = torch.cat((q_starts, each[-1:] * queries))
-        out, lse = call(
-            attend_packed if scores is None else attend_packed_scored, policy, q.reshape(batch * queries, heads, dim),
-            k_cache.view(batch * room, -1, dim), v_cache.view(batch * room, -1, dim), q_starts, k_starts, *more, queries, room, *how,
-        )  # fmt: skip
+        out, lse = packed(q, k_cache, v_cache, lengths, how, policy, new, scores)
     out = out.view(batch, queries, heads, dim)
     if return_softmax_lse:
         return out, lse.view(heads, batch, queries).transpose(0, 1)

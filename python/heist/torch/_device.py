@@ -323,3 +323,8 @@ def aligned(what: str, **tensors: torch.Tensor) -> None:
                 f"{what}: {name} begins at {tensor.data_ptr():#x}, which is no multiple of 16 bytes, as views that "
                 f"start in the middle of a tensor may; pass `{name}.clone()`"
             )
+
+
+def placed(*tensors: torch.Tensor) -> list[torch.Tensor]:
+    """The same, those that do not begin at a multiple of 16 bytes as copies."""
+    return [tensor.clone() if tensor.data_ptr() % 16 else tensor for tensor in tensors]

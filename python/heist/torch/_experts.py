@@ -6,7 +6,7 @@ from typing import Any
 
 import torch
 
-from ._device import DTYPES, PLANS, Launcher, UnsupportedError, aligned, device_of, no_gradient, one_device, ops_of, tensors_only
+from ._device import DTYPES, PLANS, Launcher, UnsupportedError, aligned, device_of, no_gradient, one_device, ops_of, tensors_only, traced
 from ._library import call, define, remember
 
 
@@ -105,7 +105,7 @@ def fused_experts(
     if w1.dim() != 3:
         raise ValueError(f"{what}: w1 is {tuple(w1.shape)}; (experts, 2 * inner, hidden) is wanted")
     experts = torch.arange(w1.shape[0], device=topk_ids.device, dtype=topk_ids.dtype)
-    if topk_ids.device.type == "cpu" and not torch.compiler.is_compiling() and topk_ids.numel():
+    if topk_ids.device.type == "cpu" and not traced() and topk_ids.numel():
         least, most = int(topk_ids.min()), int(topk_ids.max())
         if least < 0 or most >= w1.shape[0]:
             raise ValueError(f"{what}: topk_ids has {least if least < 0 else most}, and there are {w1.shape[0]} experts from 0 on")

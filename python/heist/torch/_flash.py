@@ -327,7 +327,10 @@ def flash_attn_varlen_func(
     check(what, q, k, v, 1, None)
     causal, left, right = window(what, window_size, causal)
     factor = scale_of(what, softmax_scale)
-    given = q, k, v, cu_seqlens_q, cu_seqlens_k, int(max_seqlen_q), int(max_seqlen_k)
+    try:
+        given = q, k, v, cu_seqlens_q, cu_seqlens_k, int(max_seqlen_q), int(max_seqlen_k)
+    except (TypeError, ValueError):
+        raise TypeError(f"{what}: max_seqlen_q={max_seqlen_q!r} and max_seqlen_k={max_seqlen_k!r} must be whole numbers") from None
     how = without_defaults(causal, left, right, factor)
     scores = scores_of(what, q, q.shape[1], softcap, alibi_slopes, sinks)
     sequences = cu_seqlens_q.numel() - 1

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import torch
 
-from ._device import DTYPES, PLANS, Launcher, UnsupportedError, aligned, device_of, one_device, ops_of
+from ._device import DTYPES, PLANS, Launcher, UnsupportedError, device_of, one_device, ops_of, placed
 from ._layout import check, check_starts, dense, empty, fits, mostly_rows, of_one, where_they_lie, window_of
-from ._library import Gradient, call, define, remember
+from ._library import Gradient, call, define, once, remember
 from ._pairs import PAIRS, Paired
 from ._scores import PLAIN, Scores
 
@@ -56,6 +56,8 @@ def _backward(
     d_out, q, k, v, out, lse, causal=False, left=-1, right=-1, scale=0.0, deterministic=False, policy="", pairs=None, scores=PLAIN
 ):
     """The gradients of query, key and value, (batch, heads, rows, elements)."""
+    given = q, k, v, out, d_out, lse
+    q, k, v, out, d_out = placed(q, k, v, out, d_out)
     key = _key("attention_backward", d_out, q, k, v, out, lse, pairs, *scores.key(), causal, left, right, scale, deterministic, policy)
     found = PLANS.get(key)
     if found is None:
@@ -64,12 +66,11 @@ def _backward(
     gradients = [empty(tensor, rows) for tensor in (q, k, v)]
     if launcher is None:
         return tuple(gradient.zero_() for gradient in gradients)
-    given = (q, k, v, out, d_out)
-    own = [tensor if kept else dense(tensor, rows) for tensor, kept in zip(given, keep)]
+    own = [tensor if kept else dense(tensor, rows) for tensor, kept in zip((q, k, v, out, d_out), keep)]
     own.append(lse.contiguous())
     tables = _tables(pairs, scores)
     launcher(*(t.data_ptr() for t in own), 0, 0, *(t.data_ptr() for t in gradients), *tables)
-    if all(a is b for a, b in zip(own, (*given, lse))):
+    if all(a is b for a, b in zip(own, given)):
         slots = [11] if pairs is not None else scores.slots_of_gradient()
         remember(launcher, [4, 0, 1, 2, 3, 5, *slots], list(zip(gradients, (8, 9, 10))))
     return tuple(gradients)
@@ -104,8 +105,6 @@ def _plan(d_out, q, k, v, out, lse, causal, left, right, scale, deterministic, p
         ),
     )  # fmt: skip
     keep += [fits(tensor, rows) for tensor in (out, d_out)]
-    named = (("query", q), ("key", k), ("value", v), ("out", out), ("grad", d_out))
-    aligned(what, **{name: tensor for (name, tensor), kept in zip(named, keep) if kept})
     return Launcher(index, plan), rows, keep
 
 
@@ -171,6 +170,7 @@ def _backward_packed(
 ):  # fmt: skip
     """The same for (rows of all sequences, heads, elements). Rows that are in no sequence
     have a gradient of zero."""
+    q, k, v, out, d_out = placed(q, k, v, out, d_out)
     key = _key(
         "attention_packed_backward", d_out, q, k, v, out, lse, q_starts, k_starts, most_queries, most_keys, causal, left,
         right, scale, deterministic, policy, *scores.key(),
@@ -211,9 +211,6 @@ def _plan_packed(
             **scores.how_of_gradient(),
         ),
     )  # fmt: skip
-    named = (("query", q), ("key", k), ("value", v), ("out", out), ("grad", d_out))
-    whole = [*keep, out.is_contiguous(), d_out.is_contiguous()]
-    aligned(what, **{name: tensor for (name, tensor), kept in zip(named, whole) if kept})
     return Launcher(index, plan), keep
 
 
@@ -269,14 +266,17 @@ def _keep(ctx, inputs, output):
     ctx.mark_non_differentiable(output[1])
 
 
+@once("attention")
 def _gradients(ctx, d_out, _):
     return (*call(differentiate, None, d_out, *ctx.saved_tensors, *ctx.how), *(None,) * 5)
 
 
+@once("attention")
 def _gradients_paired(ctx, d_out, _):
     return (*call(differentiate_paired, None, d_out, *ctx.saved_tensors, *ctx.how), *(None,) * 6)
 
 
+@once("attention")
 def _gradients_packed(ctx, d_out, _):
     return (*call(differentiate_packed, None, d_out, *ctx.saved_tensors, *ctx.how), *(None,) * 9)
 
@@ -293,6 +293,7 @@ def _of_sinks(sinks, lse, out, d_out, heads, there=None):
     return -taken.transpose(heads, 0).flatten(1).sum(1)
 
 
+@once("attention")
 def _gradients_scored(ctx, d_out, _):
     q, k, v, out, lse, slopes, sinks = ctx.saved_tensors
     softcap, *how = ctx.how
@@ -301,6 +302,7 @@ def _gradients_scored(ctx, d_out, _):
     return (*own, None, of_sinks, *(None,) * 6)
 
 
+@once("attention")
 def _gradients_packed_scored(ctx, d_out, _):
     q, k, v, out, lse, q_starts, k_starts, slopes, sinks = ctx.saved_tensors
     softcap, *how = ctx.how

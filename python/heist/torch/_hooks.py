@@ -35,9 +35,13 @@ class _Registration:
 
         def forward(keys: Any, query: Any, key: Any, value: Any, dropout_p: float = 0.0, is_causal: bool = False,
                     return_debug_mask: bool = False, *, scale: float | None = None) -> Any:  # fmt: skip
-            if _takes(query, key, value, dropout_p, return_debug_mask):
-                out, lse = call(attend_lse, None, query, key, value, is_causal, -1, -1, scale or 0.0)
-                return out, lse, None, None, query.shape[2], key.shape[2], *_no_dropout(query)
+            if _takes(query, key, value, dropout_p, return_debug_mask, scale):
+                try:
+                    out, lse = call(attend_lse, None, query, key, value, is_causal, -1, -1, scale or 0.0)
+                except (UnsupportedError, ValueError):
+                    pass
+                else:
+                    return out, lse, None, None, query.shape[2], key.shape[2], *_no_dropout(query)
             return original.call_boxed(
                 keys, query, key, value, dropout_p, is_causal, return_debug_mask, scale=scale
             )
@@ -51,9 +55,12 @@ class _Registration:
         def backward(keys: Any, grad: Any, query: Any, key: Any, value: Any, out: Any, lse: Any, cum_seq_q: Any,
                      cum_seq_k: Any, max_q: Any, max_k: Any, dropout_p: float, is_causal: bool, seed: Any, offset: Any, *,
                      scale: float | None = None) -> Any:  # fmt: skip
-            if _takes(query, key, value, dropout_p, False) and query.shape[-1] <= WIDEST:
+            if _takes(query, key, value, dropout_p, False, scale) and query.shape[-1] <= WIDEST:
                 switch = torch.are_deterministic_algorithms_enabled()
-                return call(differentiate, None, grad, query, key, value, out, lse, is_causal, -1, -1, scale or 0.0, switch)
+                try:
+                    return call(differentiate, None, grad, query, key, value, out, lse, is_causal, -1, -1, scale or 0.0, switch)
+                except (UnsupportedError, ValueError):
+                    pass
             return original.call_boxed(
                 keys, grad, query, key, value, out, lse, cum_seq_q, cum_seq_k, max_q, max_k, dropout_p, is_causal, seed,
                 offset, scale=scale,
@@ -72,7 +79,8 @@ class _Registration:
                     scale: float | None = None) -> Any:  # fmt: skip
             dropout_p, is_causal, debug = (*rest, *(0.0, False, False)[len(rest) :])
             padding = attn_bias is not None and _is_padding(attn_bias)
-            if padding and query.shape[2] > 1 and not compute_log_sumexp and not is_causal and _takes(query, key, value, dropout_p, debug):
+            taken = padding and query.shape[2] > 1 and not compute_log_sumexp and not is_causal
+            if taken and _takes(query, key, value, dropout_p, debug, scale):
                 try:
                     pairs = pairs_of("attention", query, key, attn_bias)
                     out, _ = call(attend_paired, None, query, key, value, pairs, False, -1, -1, scale or 0.0)
@@ -110,12 +118,14 @@ def _no_dropout(query: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor, torch.
     return seed, unused, torch.empty((0,), dtype=query.dtype, device=query.device)
 
 
-def _takes(query: Any, key: Any, value: Any, dropout_p: float, debug: bool) -> bool:
+def _takes(query: Any, key: Any, value: Any, dropout_p: float, debug: bool, scale: float | None) -> bool:
     """Whether the kernels do this call; all others stay PyTorch's."""
     dim = query.shape[-1]
     return (
         dropout_p == 0.0
         and not debug
+        # The operations take zero for the usual scale.
+        and (scale is None or 0.0 < scale < float("inf"))
         and query.dtype in (torch.float16, torch.bfloat16)
         and 16 <= dim <= 256
         and dim % 16 == 0

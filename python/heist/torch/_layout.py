@@ -52,7 +52,7 @@ def check(
         )
     if rows is not None and q.shape[0] != k.shape[0]:
         raise ValueError(f"{what}: a batch of {q.shape[0]} queries and one of {k.shape[0]} keys; repeat one with `.expand(..)`")
-    if k.shape[heads] == 0 or q.shape[heads] % k.shape[heads]:
+    if q.shape[heads] % k.shape[heads] if k.shape[heads] else q.shape[heads]:
         raise ValueError(
             f"{what}: {q.shape[heads]} query heads over {k.shape[heads]} key heads; the query heads must be a multiple of the key heads"
         )
@@ -81,7 +81,8 @@ def odd_heads(q: torch.Tensor, v: torch.Tensor, gradient: bool) -> bool:
         return False
     if dim % 16 or values % 16:
         return gradient or values > dim or min(dim, values) < 16 or bool(dim % head_step(q) or values % head_step(q))
-    return values > dim or (gradient and values != dim)
+    # The kernels that take heads in eights are those that take narrower values, too.
+    return values > dim or (values < dim and (gradient or (not torch.compiler.is_dynamo_compiling() and head_step(q) == 16)))
 
 
 def of_four(tensor: torch.Tensor) -> torch.Tensor:
@@ -100,7 +101,10 @@ def scale_of(what: str, scale: float | None) -> float:
     """A scale as the operations take it: zero is 1 / sqrt(elements)."""
     if scale is None:
         return 0.0
-    scale = float(scale)
+    try:
+        scale = float(scale)
+    except (TypeError, ValueError):
+        raise TypeError(f"{what}: the scale must be a number; given: {scale!r}") from None
     if not 0.0 < scale < float("inf"):
         raise UnsupportedError(f"{what}: a scale of {scale}; scales above zero are supported")
     return scale
@@ -201,7 +205,7 @@ def window_of(left: int, right: int) -> tuple[int, int] | None:
     """A window as a plan takes it."""
     if left < 0 and right < 0:
         return None
-    return left if left >= 0 else _WIDE, right if right >= 0 else _WIDE
+    return min(left, _WIDE) if left >= 0 else _WIDE, min(right, _WIDE) if right >= 0 else _WIDE
 
 
 def check_starts(what: str, q_starts: torch.Tensor, k_starts: torch.Tensor) -> None:

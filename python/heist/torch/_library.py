@@ -11,11 +11,13 @@ from __future__ import annotations
 import os
 import threading
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any, Callable, NamedTuple
 
 import torch
 
 from .. import _native
+from ._device import UnsupportedError, wants_gradient
 from ._modes import no_transform
 
 #: The namespace of the operations: ``torch.ops.heist``.
@@ -95,7 +97,10 @@ def _train(name: str, operation: Any) -> Callable[..., Any]:
     def train(*arguments: Any) -> Any:
         if not torch.compiler.is_compiling():
             no_transform(name)
-        return operation(*arguments)
+        try:
+            return operation(*arguments)
+        except NotImplementedError as error:
+            raise _of_other_tensors(name, error, arguments) from None
 
     return train
 
@@ -161,8 +166,69 @@ def call(operation: Operation, policy: Any, *arguments: Any) -> Any:
         if policy is None:
             return (operation.plain if is_compiling() else operation.direct)(*arguments)
         return operation.policy(*arguments, policy=policy_text(policy))
+    except NotImplementedError as error:
+        raise _of_other_tensors(operation.plain.name(), error, arguments) from None
     except RuntimeError as error:
         raise cause(error) from None
+
+
+def _of_other_tensors(name: str, error: Exception, arguments: Any) -> Exception:
+    """What to say where PyTorch has no operation for tensors of this kind."""
+    for given in arguments:
+        if not isinstance(given, torch.Tensor):
+            continue
+        if given.is_nested:
+            kind, remedy = "a nested tensor", "give its `.values()`, and for attention `.offsets()` to flash_attn_varlen_func"
+        elif hasattr(given, "to_local"):
+            kind, remedy = "a DTensor", "give each process its part, `.to_local()`"
+        elif given.is_quantized:
+            kind, remedy = "a quantized tensor", "`.dequantize()` it"
+        elif given.layout is not torch.strided:
+            kind, remedy = f"a tensor of {given.layout}", "give `.to_dense()`"
+        else:
+            continue
+        return UnsupportedError(f"{name.removeprefix('heist::')}: {kind} is not supported; dense tensors of one device are: {remedy}")
+    return error
+
+
+def differentiable(operation: Operation, *arguments: Any) -> Any:
+    """Calls an operation in a backward, which may be differentiated itself."""
+    if wants_gradient(*(given for given in arguments if isinstance(given, torch.Tensor))):
+        return operation.train(*arguments)
+    return call(operation, None, *arguments)
+
+
+class _Once(torch.autograd.Function):
+    """Results as they are, and no way back to what they were made of."""
+
+    @staticmethod
+    def forward(ctx: Any, what: str, count: int, *tensors: Any) -> Any:
+        ctx.what = what
+        return tuple(None if one is None else one.view_as(one) for one in tensors[:count])
+
+    @staticmethod
+    def backward(ctx: Any, *gradients: Any) -> Any:
+        raise UnsupportedError(f"{ctx.what}: its gradients can't be differentiated again; use PyTorch's own function for second derivatives")
+
+
+def once(what: str) -> Callable[[Callable[..., Any]], Callable[..., Any]]:
+    """Makes of a backward one whose results can't be differentiated again: whoever tries is told so, where something would be
+    missing without a word."""
+
+    def mark(backward: Callable[..., Any]) -> Callable[..., Any]:
+        def marked(ctx: Any, *gradients: Any) -> Any:
+            if not torch.is_grad_enabled():
+                return backward(ctx, *gradients)
+            # What was saved may be had once.
+            saved = ctx.saved_tensors
+            with torch.no_grad():
+                own = SimpleNamespace(saved_tensors=saved, how=ctx.how, needs_input_grad=ctx.needs_input_grad)
+                results = backward(own, *gradients)
+            return _Once.apply(what, len(results), *results, *gradients, *saved)
+
+        return marked
+
+    return mark
 
 
 def policy_text(policy: Any) -> str:

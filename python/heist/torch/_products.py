@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from typing import Any, Callable
 
 import torch
@@ -17,10 +18,11 @@ from ._device import (
     no_policy,
     one_device,
     ops_of,
+    placed,
     tensors_only,
     wants_gradient,
 )
-from ._library import CODES, FAILED, Gradient, call, define, is_compiling, raise_cause, remember
+from ._library import CODES, FAILED, Gradient, call, define, differentiable, is_compiling, raise_cause, remember
 from ._modes import grad_enabled, prepared, unusual
 
 #: Activations, and PyTorch's own of each.
@@ -58,7 +60,7 @@ def _input(what: str, name: str, tensor: torch.Tensor) -> str:
 
 def _output(what: str, dtype: torch.dtype) -> str:
     if dtype not in DTYPES:
-        raise UnsupportedError(f"{what}: a result of {dtype}; float16, bfloat16 and float32 are supported")
+        raise UnsupportedError(f"{what}: a result of {dtype!r}; float16, bfloat16 and float32 are supported")
     return DTYPES[dtype]
 
 
@@ -231,18 +233,21 @@ def _linear_bias(x, weight, bias, activation=0, policy=""):
     if found is None:
         found = PLANS[key] = _plan_linear(x, weight, bias, activation, policy)
     launcher, flat = found
-    out = torch.empty((*x.shape[:-1], weight.shape[0]), dtype=x.dtype, device=x.device)
+    out = torch.empty((*x.shape[:-1], *weight.shape[:-1]), dtype=x.dtype, device=x.device)
     if launcher is None:
         return out
-    # Rows that lie as those of a matrix need no copy.
-    left, right, added = x if flat else x.reshape(-1, x.shape[-1]), weight, 0
+    left, right, added = x, weight, 0
     if not x.shape[-1]:
-        left, right = x.new_zeros((out.numel() // weight.shape[0], 8)), weight.new_zeros((weight.shape[0], 8))
+        columns = weight.shape[:-1].numel()
+        left, right = x.new_zeros((out.numel() // columns, 8)), weight.new_zeros((columns, 8))
+    elif not flat:
+        # Rows that lie as those of a matrix need no copy.
+        left = x.reshape(-1, x.shape[-1])
     own = flat and x.shape[-1]
     if bias is not None:
         added = bias.data_ptr()
-        if added % 16 or bias.stride(0) != 1:
-            own = own and bias.stride(0) == 1
+        if added % 16 or not bias.is_contiguous():
+            own = own and bias.is_contiguous()
             bias = bias.clone(memory_format=torch.contiguous_format)
             added = bias.data_ptr()
     launcher(left.data_ptr(), right.data_ptr(), 0, out.data_ptr(), added)
@@ -256,13 +261,11 @@ def _plan_linear(x, weight, bias, activation, policy):
     what = "linear"
     _check_linear(x, weight, bias)
     device_of(what, x, weight, *(() if bias is None else (bias,)))
+    weight = _matrix(weight)
     if x.shape[-1]:
         flat = x.reshape(-1, x.shape[-1])
     else:
-        rows = 1
-        for extent in x.shape[:-1]:
-            rows *= extent
-        flat, weight = x.new_zeros((rows, 8)), weight.new_zeros((weight.shape[0], 8))
+        flat, weight = x.new_zeros((x.shape[:-1].numel(), 8)), weight.new_zeros((weight.shape[0], 8))
     if not flat.shape[0] or not weight.shape[0]:
         return None, True
     own = flat.data_ptr() == x.data_ptr()
@@ -270,17 +273,22 @@ def _plan_linear(x, weight, bias, activation, policy):
     return launcher, own
 
 
+def _matrix(weight):
+    """The weight of a linear layer as a matrix: one that is a row makes one number, without an axis for it."""
+    return weight if weight.dim() == 2 else weight[None]
+
+
 def _check_linear(x, weight, bias):
     what = "linear"
-    if weight.dim() != 2 or x.dim() < 1:
-        raise ValueError(f"{what}: input is {tuple(x.shape)} and weight {tuple(weight.shape)}; (.., in) and (out, in) are wanted")
+    if weight.dim() not in (1, 2) or x.dim() < 1:
+        raise ValueError(f"{what}: input is {tuple(x.shape)} and weight {tuple(weight.shape)}; (.., in) and (out, in) or (in,) are wanted")
     _fits(what, "input", x)
     _fits(what, "weight", weight)
-    if x.shape[-1] != weight.shape[1]:
-        raise ValueError(f"{what}: rows of {x.shape[-1]} elements and a weight that takes {weight.shape[1]}")
+    if x.shape[-1] != weight.shape[-1]:
+        raise ValueError(f"{what}: rows of {x.shape[-1]} elements and a weight that takes {weight.shape[-1]}")
     _input(what, "input", x)
-    if bias is not None and (bias.shape != weight.shape[:1] or bias.dtype != x.dtype):
-        raise ValueError(f"{what}: bias is {bias.dtype} of {tuple(bias.shape)}; {x.dtype} of ({weight.shape[0]},) is wanted")
+    if bias is not None and (bias.shape != weight.shape[:-1] or bias.dtype != x.dtype):
+        raise ValueError(f"{what}: bias is {bias.dtype} of {tuple(bias.shape)}; {x.dtype} of {tuple(weight.shape[:-1])} is wanted")
 
 
 def _like_linear(x, weight, *how):
@@ -290,7 +298,7 @@ def _like_linear(x, weight, *how):
 def _like_linear_bias(x, weight, bias, *how):
     one_device("linear", x, weight, *(() if bias is None else (bias,)))
     _check_linear(x, weight, bias)
-    return x.new_empty((*x.shape[:-1], weight.shape[0]))
+    return x.new_empty((*x.shape[:-1], *weight.shape[:-1]))
 
 
 def _check_grouped(a: torch.Tensor, b: torch.Tensor, offs: torch.Tensor) -> None:
@@ -340,11 +348,12 @@ def _grouped_mm(a, b, offs, out_dtype=-1, policy=""):
             groups, rows, cols, depth, dtype=dtype, out=_output(what, out_dtype), layout=layout, policy=policy or None
         )
         launcher = PLANS[key] = Launcher(index, plan)
-    if (a.data_ptr() | b.data_ptr()) % 16:
-        aligned(what, mat_a=a, mat_b=b)
+    # Rows are copied, as a gradient may begin anywhere; matrices are of a model, and would be in every call.
+    aligned(what, mat_b=b)
+    (left,) = placed(a)
     out = torch.empty((a.shape[0], b.shape[2]), dtype=out_dtype, device=a.device)
-    launcher(a.data_ptr(), b.data_ptr(), out.data_ptr(), offs.data_ptr())
-    if a.dtype != torch.float32:
+    launcher(left.data_ptr(), b.data_ptr(), out.data_ptr(), offs.data_ptr())
+    if left is a and a.dtype != torch.float32:
         remember(launcher, [0, 1, 3], [(out, 2)])
     return out
 
@@ -372,7 +381,7 @@ def _backward_mm(ctx, d):
 def _product(a: torch.Tensor, b: torch.Tensor) -> torch.Tensor:
     """A product for a gradient, whose factors may lie in any way."""
     a, b = (m if m.is_contiguous() or m.t().is_contiguous() else m.contiguous() for m in (a, b))
-    return call(_multiply, None, a, b)
+    return differentiable(_multiply, a, b)
 
 
 def _keep_addmm(ctx, inputs, output):
@@ -404,7 +413,7 @@ def _backward_grouped(ctx, d):
     d = d.to(a.dtype).contiguous()
     d_a = d_b = None
     if ctx.needs_input_grad[0]:
-        d_a = call(_multiply_groups, None, d, b.transpose(1, 2), offs)
+        d_a = differentiable(_multiply_groups, d, b.transpose(1, 2), offs)
         # Rows behind the last group hold anything.
         inside = torch.arange(a.shape[0], device=a.device) < offs[-1]
         d_a = torch.where(inside.unsqueeze(1), d_a, 0.0)
@@ -421,12 +430,13 @@ def _keep_linear(ctx, inputs, output):
 
 def _backward_linear(ctx, d):
     x, weight = ctx.saved_tensors
-    rows = d.reshape(-1, d.shape[-1])
-    d_x = _product(rows, weight).view(x.shape) if ctx.needs_input_grad[0] else None
-    d_weight = _product(rows.t(), x.reshape(-1, x.shape[-1])) if ctx.needs_input_grad[1] else None
+    matrix, count = _matrix(weight), math.prod(x.shape[:-1])
+    rows = d.reshape(count, matrix.shape[0])
+    d_x = _product(rows, matrix).view(x.shape) if ctx.needs_input_grad[0] else None
+    d_weight = _product(rows.t(), x.reshape(count, x.shape[-1])).view(weight.shape) if ctx.needs_input_grad[1] else None
     if not ctx.bias:
         return d_x, d_weight, None
-    return d_x, d_weight, rows.sum(0) if ctx.needs_input_grad[2] else None, None
+    return d_x, d_weight, rows.sum(0).view(weight.shape[:-1]) if ctx.needs_input_grad[2] else None, None
 
 
 _multiply = define(
@@ -503,6 +513,10 @@ def addmm(
     _input("addmm", "mat1", mat1)
     number = _activation("addmm", activation)
     try:
+        beta, alpha = float(beta), float(alpha)
+    except (TypeError, ValueError):
+        raise TypeError(f"addmm: beta={beta!r} and alpha={alpha!r} must be numbers") from None
+    try:
         fits = torch.broadcast_shapes(input.shape, (mat1.shape[0], mat2.shape[1])) == (mat1.shape[0], mat2.shape[1])
     except RuntimeError:
         fits = False
@@ -513,8 +527,8 @@ def addmm(
     if wants_gradient(input, mat1, mat2):
         no_policy("addmm", policy)
         # The gradient of an activation takes what it was given.
-        return _ACTIVATE[activation](_multiply_add.train(input, mat1, mat2, float(beta), float(alpha)))
-    return call(_multiply_add, policy, input, mat1, mat2, float(beta), float(alpha), number)
+        return _ACTIVATE[activation](_multiply_add.train(input, mat1, mat2, beta, alpha))
+    return call(_multiply_add, policy, input, mat1, mat2, beta, alpha, number)
 
 
 def linear(

@@ -88,7 +88,10 @@ def scores_of(what: str, q: torch.Tensor, heads: int, softcap: Any, slopes: Any,
     the same, as ``expand`` makes them."""
     if not softcap and slopes is None and sinks is None:
         return None
-    cap = float(softcap or 0.0)
+    try:
+        cap = float(softcap or 0.0)
+    except (TypeError, ValueError):
+        cap = -1.0
     if not 0.0 <= cap < float("inf"):
         raise ValueError(f"{what}: softcap={softcap!r}; a number above zero is wanted, or 0 for none")
     tables = []

@@ -534,7 +534,8 @@ pub(super) fn activate<'k>(
     };
     match activation {
         Activation::None => x,
-        Activation::Relu => x.max(0.0),
+        // A NaN is not below zero and stays, as PyTorch has it; `max` would make it zero.
+        Activation::Relu => x.lt(0.0).select(0.0, x),
         Activation::Silu => gate(x),
         Activation::Gelu => {
             // tanh(u) = 2 / (1 + exp(-2u)) - 1, so x/2 * (1 + tanh(u)) is a gate.

@@ -177,7 +177,9 @@ pub(crate) fn result(job: &Job, problem: &Gemm) -> Vec<f64> {
 pub(crate) fn activate(x: f64, activation: Activation) -> f64 {
     match activation {
         Activation::None => x,
-        Activation::Relu => x.max(0.0),
+        // A NaN stays.
+        Activation::Relu if x < 0.0 => 0.0,
+        Activation::Relu => x,
         Activation::Silu => x / (1.0 + (-x).exp()),
         Activation::Gelu => {
             let root = (2.0 / std::f64::consts::PI).sqrt();
