@@ -6,13 +6,23 @@ use heist_sim::{Device, Options, Program, Report};
 /// A thread of each block reads a word of its own `times` times, strongly, and then writes it; `first`
 /// is what it does before.
 fn reads(blocks: u32, times: u32, first: &str) -> Report {
+    repeats(
+        blocks,
+        times,
+        first,
+        "ld.relaxed.gpu.global.u32 %r2, [%rd1]",
+    )
+}
+
+/// The same with another instruction than a load.
+fn repeats(blocks: u32, times: u32, first: &str, instruction: &str) -> Report {
     let text = format!(
         ".version 8.0\n.target sm_80\n.address_size 64\n\
          .visible .entry reads(.param .u64 words) {{\n\
          .reg .pred %p; .reg .b32 %r<4>; .reg .b64 %rd<3>;\n\
          {first} ld.param.u64 %rd1, [words]; mov.u32 %r1, 0;\n\
          mov.u32 %r3, %ctaid.x; mad.wide.u32 %rd1, %r3, 4, %rd1;\n\
-         AGAIN: ld.relaxed.gpu.global.u32 %r2, [%rd1];\n\
+         AGAIN: {instruction};\n\
          add.u32 %r1, %r1, 1; setp.lt.u32 %p, %r1, {times}; @%p bra AGAIN;\n\
          st.global.u32 [%rd1], %r1; ret; }}\n"
     );
@@ -45,6 +55,17 @@ fn more_than_enough_reads_in_vain_are_told() {
     let report = reads(1, 250_000, "");
     assert_eq!(report.diagnostics.len(), 1, "{:?}", report.diagnostics);
     assert_eq!(report.diagnostics[0].code, heist_ptx::rule::LIVELOCK);
+}
+
+#[test]
+fn an_atomic_that_only_asks_is_a_read_and_work_that_changes_nothing_is_not() {
+    for (operation, told) in [("exch.b32", true), ("max.u32", false)] {
+        let instruction = format!("atom.relaxed.gpu.global.{operation} %r2, [%rd1], 0");
+        let report = repeats(1, 201_000, "", &instruction);
+        let codes: Vec<_> = report.diagnostics.iter().map(|told| told.code).collect();
+        let livelock = told.then_some(heist_ptx::rule::LIVELOCK);
+        assert_eq!(codes, Vec::from_iter(livelock), "{instruction}");
+    }
 }
 
 #[test]

@@ -178,7 +178,7 @@ pub(crate) fn write(cx: &mut Cx<'_>, group: &Group, order: Order, reads: bool) {
 /// other warps do: tens of milliseconds of modelled time.
 const IN_VAIN: u32 = 200_000;
 
-/// Counts a strong read; reports a livelock and returns true when no thread can still change the
+/// Counts a strong read, or an atomic that changes nothing; reports a livelock and returns true when no thread can still change the
 /// value.
 pub(crate) fn spins(cx: &mut Cx<'_>) -> bool {
     let changes = cx.machine.changes;

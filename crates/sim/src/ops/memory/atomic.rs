@@ -139,6 +139,7 @@ impl Atomic {
         let addresses = self.addr.eval(cx);
         let size = self.ty.bytes() * self.operands.len() as u32;
         let all = cx.mask;
+        let mut asked = true;
         groups(
             cx,
             self.window,
@@ -148,7 +149,7 @@ impl Atomic {
             |cx, group| {
                 cx.mask = group.mask;
                 if matches!(group.home, Home::Global(_) | Home::Shared(_)) {
-                    self.on(cx, group);
+                    asked &= self.on(cx, group);
                 } else {
                     let name = group.home.name();
                     cx.report(rule::WRONG_WINDOW, group.mask, |_, mut told| {
@@ -159,12 +160,11 @@ impl Atomic {
                 cx.mask = all;
             },
         );
-        cx.team.progress += 1;
-        cx.machine.changes += 1;
-        Flow::Next
+        done(cx, asked)
     }
 
-    fn on(&self, cx: &mut Cx<'_>, group: &Group) {
+    /// Whether all lanes only asked.
+    fn on(&self, cx: &mut Cx<'_>, group: &Group) -> bool {
         check_written(cx, group);
         wait_for_turn(cx, group, self.targets.iter().any(Option::is_some));
         // A packed pair is two atomics.
@@ -181,6 +181,7 @@ impl Atomic {
             _ => Subnormals::Flushed,
         };
         let bytes = self.ty.bytes() as usize;
+        let mut asked = true;
         for (at, &(slot, rows)) in self.operands.iter().enumerate() {
             let values = read_bits(cx, slot, rows);
             let swaps = self
@@ -189,7 +190,7 @@ impl Atomic {
                 .unwrap_or([0; LANES]);
             let mut old = [0; LANES];
             let Some(region) = cx.region(group.home) else {
-                return;
+                return false;
             };
             for lane in each(group.mask) {
                 let offset = group.offsets[lane] + (at * bytes) as u64;
@@ -203,13 +204,40 @@ impl Atomic {
                     values[lane],
                     swaps[lane],
                 );
-                region.write(offset, bytes, u128::from(after.unwrap_or(before)));
+                let after = after.unwrap_or(before);
+                asked &= asks(self.op, before == after, values[lane] == 0);
+                region.write(offset, bytes, u128::from(after));
             }
             if let Some((slot, rows)) = self.targets[at] {
                 write_bits(cx, slot, rows, &old);
             }
         }
+        asked
     }
+}
+
+/// Whether an atomic only asks what is in memory: it fails to take a lock, or reads by adding nothing. A bit that is set already, or a
+/// maximum that stays, is work that is done.
+fn asks(op: Op, unchanged: bool, with_zero: bool) -> bool {
+    unchanged
+        && match op {
+            Op::Cas | Op::Exch => true,
+            Op::Add | Op::Or | Op::Xor => with_zero,
+            Op::Min | Op::Max | Op::Inc | Op::Dec | Op::And => false,
+        }
+}
+
+/// Goes on behind an atomic. One that changes memory may end somebody's wait; one that only asks may be a wait itself.
+fn done(cx: &mut Cx<'_>, asked: bool) -> Flow {
+    if asked {
+        return match crate::access::order::spins(cx) {
+            true => Flow::Stop,
+            false => Flow::Next,
+        };
+    }
+    cx.team.progress += 1;
+    cx.machine.changes += 1;
+    Flow::Next
 }
 
 /// Waits for the atomics before it on the same addresses. A warp that does not want the old value
@@ -277,6 +305,7 @@ fn wide(
     let instr = with(move |cx| {
         let addresses = addr.eval(cx);
         let all = cx.mask;
+        let mut asked = true;
         groups(cx, window, &addresses, 16, Does::Writes, |cx, group| {
             cx.mask = group.mask;
             check_written(cx, group);
@@ -295,6 +324,7 @@ fn wide(
                         (Op::Cas, _) => old[lane],
                         _ => values[lane],
                     };
+                    asked &= asks(op, old[lane] == after, false);
                     region.write(group.offsets[lane], 16, after);
                 }
             }
@@ -303,10 +333,31 @@ fn wide(
             }
             cx.mask = all;
         });
-        cx.team.progress += 1;
-        cx.machine.changes += 1;
-        Flow::Next
+        done(cx, asked)
     });
     d.emit_reaching(instr, Cost::ATOMIC, reach_of(window, order));
     Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_changes_nothing_asks_where_a_waiting_thread_writes_it_so() {
+        for op in [Op::Cas, Op::Exch] {
+            assert!(asks(op, true, true) && asks(op, true, false), "{op:?}");
+        }
+        for op in [Op::Add, Op::Or, Op::Xor] {
+            assert!(asks(op, true, true) && !asks(op, true, false), "{op:?}");
+        }
+        for op in [Op::Min, Op::Max, Op::Inc, Op::Dec, Op::And] {
+            assert!(!asks(op, true, true), "{op:?}");
+        }
+        assert!(
+            ![Op::Cas, Op::Exch, Op::Add]
+                .map(|op| asks(op, false, true))
+                .contains(&true)
+        );
+    }
 }
