@@ -32,6 +32,25 @@ impl Findings {
         self.list.len() < MOST && !self.known.contains_key(&(code.0, place))
     }
 
+    /// Forgets what was told so often for a reason that is none.
+    pub(crate) fn forget(&mut self, told: &FxHashMap<(&'static str, u32), u64>) {
+        let known = std::mem::take(&mut self.known);
+        let mut gone: Vec<usize> = known
+            .into_iter()
+            .filter(|(key, at)| told.get(key) == Some(&self.list[*at].1))
+            .map(|(_, at)| at)
+            .collect();
+        gone.sort_unstable();
+        for at in gone.into_iter().rev() {
+            self.list.remove(at);
+        }
+    }
+
+    /// Whether there is more than is kept.
+    pub(crate) fn is_cut(&self) -> bool {
+        self.dropped > 0
+    }
+
     /// How many different findings there are.
     pub(crate) fn len(&self) -> usize {
         self.list.len()
