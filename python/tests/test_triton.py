@@ -252,6 +252,13 @@ def test_tensors_say_that_they_are_on_the_simulated_gpu():
     assert not x.is_cuda and x.device.type == "cpu"
 
 
+def test_a_benchmark_repeats_a_launch_as_few_times_as_it_can():
+    x = random(64)
+    with heist.triton.simulate("h200", explore=1) as session:
+        kernels.triton.testing.do_bench(lambda: kernels.add(x, x))
+    assert 0 < len(session.launches) < 20
+
+
 @pytest.mark.parametrize("block", [16, 64])
 def test_a_tile_of_fewer_elements_than_threads_is_updated_in_place(gpu, block):
     # Several threads load each element, one of them stores it, and what the others have loaded is dropped.
