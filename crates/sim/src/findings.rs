@@ -106,6 +106,20 @@ mod tests {
     }
 
     #[test]
+    fn what_was_told_for_another_reason_too_is_not_forgotten() {
+        let mut findings = Findings::default();
+        for place in [1, 2, 2, 3] {
+            findings.report(rule::GLOBAL_RACE, place, || {
+                Diagnostic::error(rule::GLOBAL_RACE, Span::NONE, place.to_string())
+            });
+        }
+        let once = |place| ((rule::GLOBAL_RACE.0, place), 1);
+        findings.forget(&[once(1), once(2)].into_iter().collect());
+        let left = findings.finish().into_iter().map(|told| told.message);
+        assert_eq!(left.collect::<Vec<_>>(), ["2", "3"]);
+    }
+
+    #[test]
     fn no_words_are_wanted_for_what_is_only_counted() {
         let mut findings = Findings::default();
         let race = || Diagnostic::error(rule::SHARED_RACE, Span::NONE, "race");
