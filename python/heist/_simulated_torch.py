@@ -12,6 +12,7 @@ from unittest import mock
 
 import torch
 from torch.overrides import TorchFunctionMode
+from torch.utils._device import DeviceContext
 from torch.utils._python_dispatch import TorchDispatchMode
 
 
@@ -25,10 +26,38 @@ def _moved(value: Any) -> Any:
     return value
 
 
+# Of an H200, which is large enough for what asks how much there is.
+_MEMORY, _L2 = 141 << 30, 50 << 20
+
+# What a tensor says of where it is. Wrappers of kernels insist on a GPU, or take another way without one.
+_PLACES = {
+    torch.Tensor.device.__get__: torch.device("cuda", 0),
+    torch.Tensor.is_cuda.__get__: True,
+    torch.Tensor.is_cpu.__get__: False,
+    torch.Tensor.get_device: 0,
+}
+
+
+def _asked_inside() -> bool:
+    """Whether PyTorch itself or Heist asks where a tensor is: they are to know the truth."""
+    frame = sys._getframe(2)
+    # Another mode, such as that of a default device, hands the question on.
+    while frame.f_code.co_name == "__torch_function__" and frame.f_back is not None:
+        frame = frame.f_back
+    name = frame.f_globals.get("__name__", "")
+    return name.partition(".")[0] in ("torch", "heist")
+
+
 class _CudaIsCpu(TorchFunctionMode):
-    """Tensors that are to be on a GPU are on the CPU."""
+    """Tensors that are to be on a GPU are on the CPU, and say that they are on a GPU."""
 
     def __torch_function__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+        if func in _PLACES:
+            place = func(*args)
+            is_cpu = args[0].device.type == "cpu"
+            return _PLACES[func] if is_cpu and not _asked_inside() else place
+        if func is torch.device:
+            return func(*args, **(kwargs or {}))
         kwargs = {name: _moved(value) for name, value in (kwargs or {}).items()}
         if func is torch.Tensor.cuda:
             return args[0]
@@ -109,7 +138,8 @@ class _Event:
         return True
 
     def elapsed_time(self, _: Any) -> float:
-        return 1e-3
+        # Long: what repeats a launch for a while (`triton.testing.do_bench`) repeats it as few times as it can.
+        return 1e4
 
 
 class _Stream(_Event):
@@ -121,6 +151,53 @@ class _Stream(_Event):
         pass
 
     wait_event = record_event = wait_stream
+
+
+def _as_asked(outside: Any, inside: Any) -> Any:
+    """One answer for programs, and one for PyTorch's own functions."""
+    return lambda *_, **__: inside if _asked_inside() else outside
+
+
+class _IsGenerator(type(torch.Generator)):  # type: ignore[misc]
+    def __instancecheck__(cls, value: Any) -> bool:
+        return isinstance(value, torch._C.Generator)
+
+
+class _Generator(torch.Generator, metaclass=_IsGenerator):
+    """Random numbers "of a GPU" come from the CPU."""
+
+    def __new__(cls, device: Any = "cpu") -> Any:
+        return torch._C.Generator(_moved(device))
+
+
+def _moving(function: Any) -> Any:
+    """A function of PyTorch that asks no mode, told the CPU where it is told a GPU."""
+
+    @functools.wraps(function)
+    def moved(*args: Any, **kwargs: Any) -> Any:
+        return function(*(_moved(value) for value in args), **{name: _moved(value) for name, value in kwargs.items()})
+
+    return moved
+
+
+def _on_the_cpu(function: Any) -> Any:
+    """The CPU's function for a GPU's, without the device that it takes last."""
+
+    def on_the_cpu(*args: Any, **_: Any) -> Any:
+        return function(*(value for value in args if isinstance(value, torch.Tensor)))
+
+    return on_the_cpu
+
+
+def _autocast(initialise: Any) -> Any:
+    """Types of a GPU's autocast, for operations of the CPU."""
+
+    def autocast(self: Any, device_type: str, dtype: Any = None, **kwargs: Any) -> None:
+        if dtype is None and _moved(device_type) != device_type:
+            dtype = torch.float16
+        initialise(self, _moved(device_type), dtype=dtype, **kwargs)
+
+    return autocast
 
 
 @functools.cache
@@ -141,9 +218,16 @@ def cuda_is_simulated(session: Any) -> Iterator[None]:
         major=major,
         minor=minor,
         multi_processor_count=gpu.sms,
+        shared_memory_per_block=48 * 1024,
         shared_memory_per_block_optin=gpu.shared,
+        shared_memory_per_multiprocessor=gpu.shared + 1024,
         regs_per_multiprocessor=gpu.registers,
+        max_threads_per_block=1024,
+        max_threads_per_multi_processor=2048,
         warp_size=32,
+        total_memory=_MEMORY,
+        L2_cache_size=_L2,
+        is_integrated=False,
     )
     answers = {
         "is_available": True,
@@ -160,14 +244,46 @@ def cuda_is_simulated(session: Any) -> Iterator[None]:
         "default_stream": _Stream(),
         "manual_seed": None,
         "manual_seed_all": None,
+        "seed": None,
+        "seed_all": None,
+        "is_initialized": True,
+        "is_bf16_supported": True,
+        "is_current_stream_capturing": False,
+        "mem_get_info": (_MEMORY, _MEMORY),
+        "memory_allocated": 0,
+        "max_memory_allocated": 0,
+        "memory_reserved": 0,
+        "max_memory_reserved": 0,
+        "reset_peak_memory_stats": None,
     }
     with contextlib.ExitStack() as stack:
         for name, answer in answers.items():
             stack.enter_context(mock.patch.object(torch.cuda, name, lambda *_, answer=answer, **__: answer))
+        accelerator = {
+            "is_available": (True, False),
+            "current_accelerator": (torch.device("cuda"), None),
+            "device_count": (1, 0),
+            "current_device_index": (0, 0),
+            "current_stream": (_Stream(), None),
+            "synchronize": (None, None),
+            "empty_cache": (None, None),
+        }
+        for name, (outside, inside) in accelerator.items():
+            if hasattr(torch.accelerator, name):
+                stack.enter_context(mock.patch.object(torch.accelerator, name, _as_asked(outside, inside)))
         stack.enter_context(mock.patch.object(torch.cuda, "Event", _Event))
         stack.enter_context(mock.patch.object(torch.cuda, "Stream", _Stream))
         for name in ("device", "stream"):
             stack.enter_context(mock.patch.object(torch.cuda, name, lambda *_: contextlib.nullcontext()))
+        for name in ("get_rng_state", "set_rng_state"):
+            stack.enter_context(mock.patch.object(torch.cuda, name, _on_the_cpu(getattr(torch, name))))
+        asks = torch.is_autocast_enabled
+        stack.enter_context(mock.patch.object(torch, "is_autocast_enabled", lambda kind="cuda": asks(_moved(kind))))
+        for name in ("get_autocast_dtype", "set_autocast_enabled", "set_autocast_dtype"):
+            stack.enter_context(mock.patch.object(torch, name, _moving(getattr(torch, name))))
+        stack.enter_context(mock.patch.object(torch, "Generator", _Generator))
+        stack.enter_context(mock.patch.object(DeviceContext, "__init__", _moving(DeviceContext.__init__)))
+        stack.enter_context(mock.patch.object(torch.autocast, "__init__", _autocast(torch.autocast.__init__)))
         stack.enter_context(_CudaIsCpu())
         stack.enter_context(_Unwritten(session))
         yield

@@ -116,6 +116,15 @@ def _wish(item: pytest.Item) -> dict[str, Any] | None:
 
 
 @pytest.hookimpl(hookwrapper=True)
+def pytest_collection(session: pytest.Session) -> Iterator[None]:
+    # Modules ask for a GPU while they are imported: in conditions of `skipif`, and where they choose kernels.
+    with contextlib.ExitStack() as stack:
+        if session.config.getoption("--heist"):
+            _simulated(stack, session.config.getoption("--heist-device"), {})
+        yield
+
+
+@pytest.hookimpl(hookwrapper=True)
 def pytest_runtest_protocol(item: pytest.Item, nextitem: Any) -> Iterator[None]:
     wish = _wish(item)
     records = item.config.stash.get(_records, None)

@@ -233,6 +233,42 @@ def test_cuda_means_the_simulated_gpu():
     assert heist.triton.active() is None
 
 
+def test_tensors_say_that_they_are_on_the_simulated_gpu():
+    x = torch.ones(4)
+    with heist.triton.simulate("h200"):
+        assert x.is_cuda and x.get_device() == 0 and x.device == kernels.triton.runtime.driver.active.get_active_torch_device()
+        assert torch.empty_like(x, device=x.device).device.type == "cuda" == torch.nn.Linear(2, 2, device="cuda").weight.device.type
+        generator = torch.Generator(device="cuda").manual_seed(1)
+        assert isinstance(generator, torch.Generator) and torch.rand(3, generator=generator, device="cuda").is_cuda
+        with torch.autocast("cuda", dtype=torch.bfloat16):
+            assert torch.is_autocast_enabled("cuda") and (x[:, None] @ x[None]).dtype == torch.bfloat16
+        with torch.device("cuda"):
+            assert torch.zeros(3).is_cuda
+        assert torch.accelerator.current_accelerator().type == "cuda"
+        # PyTorch's own functions know where a tensor is.
+        weight = torch.nn.Parameter(torch.ones(2))
+        torch.utils.checkpoint.checkpoint(torch.sin, weight, use_reentrant=False).sum().backward()
+        torch.optim.AdamW([weight]).step()
+    assert not x.is_cuda and x.device.type == "cpu"
+
+
+def test_a_benchmark_repeats_a_launch_as_few_times_as_it_can():
+    x = random(64)
+    with heist.triton.simulate("h200", explore=1) as session:
+        kernels.triton.testing.do_bench(lambda: kernels.add(x, x))
+    assert 0 < len(session.launches) < 20
+
+
+@pytest.mark.parametrize("block", [16, 64])
+def test_a_tile_of_fewer_elements_than_threads_is_updated_in_place(gpu, block):
+    # Several threads load each element, one of them stores it, and what the others have loaded is dropped.
+    x, total = random(2 * block - 3), torch.zeros(2)
+    want = x * 3
+    kernels.triple_kernel[(2,)](x, total, x.numel(), BLOCK=block)
+    close(x, want, 1e-6)
+    close(total, torch.stack([want[:block].sum(), want[block:].sum()]), 1e-4)
+
+
 def test_what_is_no_memory_of_the_host_is_refused():
     with heist.triton.simulate("h200"), pytest.raises(ValueError, match=r"pass `.cpu\(\)`"):
         kernels.add_kernel[(1,)](*[torch.ones(8, device="meta")] * 3, 8, BLOCK=8)

@@ -363,6 +363,29 @@ def descriptor_larger_than_its_tensor():
 
 
 @triton.jit
+def moved(x, BLOCK: tl.constexpr):
+    at = tl.arange(0, BLOCK)
+    value = tl.load(x + at + 1)  # BUG
+    tl.store(x + at, value)  # BUG
+
+
+@bug("R002", "R006")
+def few_elements_that_move_in_place():
+    moved[(1,)](floats(17), BLOCK=16)
+
+
+@triton.jit
+def first_everywhere(x, BLOCK: tl.constexpr):
+    first = tl.load(x)  # BUG
+    tl.store(x + tl.arange(0, BLOCK), 2.0 * first)  # BUG
+
+
+@bug("R002", "R006")
+def one_element_that_all_need():
+    first_everywhere[(1,)](floats(64), BLOCK=64)
+
+
+@triton.jit
 def waits_for(flag, out):
     if tl.program_id(0) == 0:
         tl.store(out, 1.0)

@@ -32,6 +32,25 @@ impl Findings {
         self.list.len() < MOST && !self.known.contains_key(&(code.0, place))
     }
 
+    /// Forgets what was told so often for a reason that is none.
+    pub(crate) fn forget(&mut self, told: &FxHashMap<(&'static str, u32), u64>) {
+        let known = std::mem::take(&mut self.known);
+        let mut gone: Vec<usize> = known
+            .into_iter()
+            .filter(|(key, at)| told.get(key) == Some(&self.list[*at].1))
+            .map(|(_, at)| at)
+            .collect();
+        gone.sort_unstable();
+        for at in gone.into_iter().rev() {
+            self.list.remove(at);
+        }
+    }
+
+    /// Whether there is more than is kept.
+    pub(crate) fn is_cut(&self) -> bool {
+        self.dropped > 0
+    }
+
     /// How many different findings there are.
     pub(crate) fn len(&self) -> usize {
         self.list.len()
@@ -84,6 +103,20 @@ mod tests {
         let list = findings.finish();
         assert_eq!(list.len(), 2);
         assert!(list[0].notes[0].contains("2 more times"));
+    }
+
+    #[test]
+    fn what_was_told_for_another_reason_too_is_not_forgotten() {
+        let mut findings = Findings::default();
+        for place in [1, 2, 2, 3] {
+            findings.report(rule::GLOBAL_RACE, place, || {
+                Diagnostic::error(rule::GLOBAL_RACE, Span::NONE, place.to_string())
+            });
+        }
+        let once = |place| ((rule::GLOBAL_RACE.0, place), 1);
+        findings.forget(&[once(1), once(2)].into_iter().collect());
+        let left = findings.finish().into_iter().map(|told| told.message);
+        assert_eq!(left.collect::<Vec<_>>(), ["2", "3"]);
     }
 
     #[test]

@@ -103,8 +103,8 @@ pub struct Checks {
     pub races: bool,
     /// Reads of memory that nothing wrote.
     pub unwritten: bool,
-    /// With `races`: stores of the same value by two threads, too. They are a race by the PTX
-    /// memory model, but without visible effect.
+    /// With `races`: stores of the same value by two threads, and loads whose value is dropped, too.
+    /// They are a race by the PTX memory model, but without visible effect.
     pub same_value: bool,
 }
 

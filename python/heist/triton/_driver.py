@@ -89,12 +89,12 @@ class SimulatedDriver:
     def get_active_torch_device(self) -> Any:
         import torch
 
-        return torch.device("cpu")
+        return torch.device("cuda", 0)
 
     def get_device_interface(self) -> Any:
         import torch
 
-        return torch.cpu
+        return torch.cuda
 
     def map_python_to_cpp_type(self, ty: str) -> str:
         return ty

@@ -98,6 +98,13 @@ pub(crate) fn report_race(
     } else {
         1 << conflict.lane
     };
+    let plain = kind == AccessKind::Plain && conflict.their_kind == AccessKind::Plain;
+    let reads = does == Does::Reads;
+    if plain && same_block && reads == conflict.their_write && matches!(home, Home::Global(_)) {
+        let (pc, theirs) = (cx.pc(), conflict.their_pc);
+        let (load, store) = if reads { (pc, theirs) } else { (theirs, pc) };
+        cx.machine.late.race((code.0, pc), load, store);
+    }
     cx.report(code, lanes, |cx, mut told| {
         let (now, before) = (does.verb(), if conflict.their_write { "wrote" } else { "read" });
         let them = cx.whom(conflict.agent, conflict.their_lane);

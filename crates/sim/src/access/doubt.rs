@@ -19,6 +19,7 @@ use crate::code::{Gate, Guard, How, PredSrc, Selects, Uses};
 use crate::engine::executable::Instr;
 use crate::lanes::{ALL, Mask, Row, each};
 use crate::state::follow::{Bytes, Doubt, Lacks, Memory, Origin};
+use crate::state::late::Pass;
 use crate::state::tensor_memory::What;
 use heist_ptx::rule;
 use rustc_hash::FxHashMap;
@@ -532,7 +533,7 @@ fn was_stored(doubt: Doubt) -> bool {
     matches!(
         doubt.origin,
         Some(Origin {
-            lacks: Lacks::Byte(..),
+            lacks: Lacks::Byte(..) | Lacks::Late,
             ..
         })
     )
@@ -598,6 +599,10 @@ fn tell(cx: &mut Cx<'_>, doubt: Doubt) {
 #[cold]
 fn report(cx: &mut Cx<'_>, lanes: Mask, origin: Origin) {
     let Origin { pc, lacks, .. } = origin;
+    if cx.machine.late.pass == Pass::Follows {
+        cx.machine.late.matters = true;
+        return;
+    }
     let here = std::mem::replace(&mut cx.fragment.pc, pc);
     let rule = match lacks {
         Lacks::Register(_) => rule::REGISTER_UNWRITTEN,
@@ -607,6 +612,7 @@ fn report(cx: &mut Cx<'_>, lanes: Mask, origin: Origin) {
         Lacks::Byte(Memory::Global(_), _) => rule::GLOBAL_UNWRITTEN,
         Lacks::Byte(Memory::Local, _) => rule::LOCAL_UNWRITTEN,
         Lacks::Quotient => rule::DIVISION_BY_ZERO,
+        Lacks::Late => rule::GLOBAL_RACE,
     };
     cx.report(rule, lanes, |cx, mut told| {
         let help;
@@ -643,6 +649,10 @@ fn report(cx: &mut Cx<'_>, lanes: Mask, origin: Origin) {
                     "write it before it is read; if another thread does, wait for that thread";
                 (message, help)
             }
+            Lacks::Late => (
+                "uses what another thread may have written meanwhile".to_owned(),
+                "put a barrier between the two",
+            ),
             Lacks::Quotient => (
                 "an integer is divided by zero: the result is not specified".to_owned(),
                 "test the divisor before the division, not after it",

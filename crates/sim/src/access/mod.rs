@@ -2,7 +2,7 @@
 //!
 //! A running instruction sees a [`context::Cx`]. [`group`] finds the memory behind the addresses of
 //! its lanes, [`look`] checks the access for uninitialised bytes and races, [`flight`] for copies
-//! in flight; [`order`] handles the synchronisation by strong accesses. [`conflict`] has the texts
+//! in flight; [`late`] follows what was read in a race; [`order`] handles the synchronisation by strong accesses. [`conflict`] has the texts
 //! of findings.
 
 pub(crate) mod conflict;
@@ -12,6 +12,7 @@ pub(crate) mod doubt;
 pub(crate) mod exit;
 pub(crate) mod flight;
 pub(crate) mod group;
+pub(crate) mod late;
 pub(crate) mod look;
 pub(crate) mod order;
 pub(crate) mod products;

@@ -16,6 +16,7 @@ use crate::options::Options;
 use crate::race::access::Geography;
 use crate::race::sync::Flags;
 use crate::rng::Rng;
+use crate::state::late::{Late, Pass};
 use crate::state::machine::{Machine, Stats};
 use crate::state::memory::region::Region;
 use crate::state::pool::Pool;
@@ -211,20 +212,40 @@ impl Program {
         let code = &executable.code;
         let plan = Plan::of(&self.module, entry, device, code, launch, options)?;
         self.fits(arguments, options)?;
-        let mut still = options.checks.races;
-        loop {
+        let run = |late: Late, still: bool, options: &Options| {
             let (mut machine, memory) = self.ready(
                 device, code, entry, launch, arguments, options, &plan, still,
             )?;
-            machine.started = started;
+            (machine.started, machine.late) = (started, late);
             let spans = grid::run(&executable, &mut machine, plan.residency);
-            if !machine.global.is_stirred() {
-                return Ok(report(entry, machine, &memory, spans));
+            Ok::<_, Vec<Diagnostic>>((machine, memory, spans))
+        };
+        let (mut machine, memory, spans) =
+            match run(Late::default(), options.checks.races, options)? {
+                // It writes an input, and unrecorded reads may race with that: run again with all reads
+                // recorded.
+                (machine, ..) if machine.global.is_stirred() => {
+                    run(Late::default(), false, options)?
+                }
+                ran => ran,
+            };
+        let mut late = std::mem::take(&mut machine.late);
+        if !late.told.is_empty() && !machine.findings.is_cut() && !options.checks.same_value {
+            let mut how = options.clone();
+            how.checks.unwritten = false;
+            how.threads = 1;
+            for pass in [Pass::Notes, Pass::Follows] {
+                late.pass = pass;
+                let (again, ..) = run(late, false, &how)?;
+                late = again.late;
+                // What was not run to its end is not known.
+                late.matters |= again.stopped;
             }
-            // It writes an input, and unrecorded reads may race with that: run again with all reads
-            // recorded.
-            still = false;
+            if !late.matters {
+                machine.findings.forget(&late.told);
+            }
         }
+        Ok(report(entry, machine, &memory, spans))
     }
 
     /// A machine with the arguments in its memory.
@@ -371,6 +392,7 @@ impl Program {
             param_len: u64::from(code.shape.param_bytes),
             flags: Flags::default(),
             findings: Findings::default(),
+            late: Default::default(),
             rng,
             stats: Stats {
                 interactions: code.shape.interacts,

@@ -95,6 +95,8 @@ pub(crate) enum Lacks {
     Byte(Memory, u64),
     /// An integer that was divided by zero.
     Quotient,
+    /// An order before another thread's write: see [`super::late`].
+    Late,
 }
 
 /// The lanes in which a value is not defined, and why.

@@ -14,6 +14,7 @@ pub(crate) mod copies;
 pub(crate) mod demand;
 pub(crate) mod flight;
 pub(crate) mod follow;
+pub(crate) mod late;
 pub(crate) mod machine;
 pub(crate) mod mbarrier;
 pub(crate) mod memory;

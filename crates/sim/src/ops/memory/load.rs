@@ -3,6 +3,7 @@
 use crate::access::context::Cx;
 use crate::access::doubt;
 use crate::access::group::{Does, Group, Home, groups};
+use crate::access::late;
 use crate::access::look::watch;
 use crate::access::order::Order;
 use crate::code::{Flow, Slot};
@@ -15,6 +16,7 @@ use crate::decode::trail::Strong;
 use crate::decode::{Decoded, Decoder};
 use crate::engine::executable::Instr;
 use crate::lanes::{ALL, LANES, wide};
+use crate::state::late::Pass;
 use crate::state::memory::region::Word;
 use crate::state::memory::window::Window;
 use heist_ptx::{Instruction, ScalarType, rule};
@@ -193,6 +195,9 @@ impl Instr for Load {
                         spun |= crate::access::order::spins(cx);
                     }
                     self.read_region(cx, group);
+                    if cx.machine.late.pass != Pass::Finds {
+                        late::loaded(cx, group);
+                    }
                 }
                 cx.mask = all;
             },

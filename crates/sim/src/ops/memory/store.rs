@@ -3,6 +3,7 @@
 use crate::access::context::Cx;
 use crate::access::doubt;
 use crate::access::group::{Does, Group, Home, groups};
+use crate::access::late;
 use crate::access::look::watch_unless;
 use crate::access::order::Order;
 use crate::code::{Flow, Slot};
@@ -15,6 +16,7 @@ use crate::decode::trail::{Role, Strong};
 use crate::decode::{Cost, Decoded, Decoder};
 use crate::engine::executable::Instr;
 use crate::lanes::{LANES, each};
+use crate::state::late::Pass;
 use crate::state::memory::region::Word;
 use crate::state::memory::window::Window;
 use heist_ptx::{Instruction, rule};
@@ -135,6 +137,9 @@ impl Store {
     #[inline]
     fn to_region(&self, cx: &mut Cx<'_>, group: &Group) {
         note_undefined(cx, group);
+        if cx.machine.late.pass != Pass::Finds {
+            late::stored(cx, group);
+        }
         cx.team.control.sent |= matches!(group.home, Home::Shared(rank) if rank != cx.warp.rank);
         let contiguous = group.touch().is_contiguous();
         if !contiguous {

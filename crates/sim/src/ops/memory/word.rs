@@ -18,6 +18,7 @@ use crate::race::access::{AccessKind, Geography};
 use crate::race::history::Read;
 use crate::race::shadow::Floor;
 use crate::state::block::Block;
+use crate::state::late::Pass;
 use crate::state::memory::global::Global;
 use crate::state::memory::region::Region;
 use crate::state::memory::window::{SharedPlace, Window};
@@ -114,7 +115,7 @@ fn defers(cx: &Cx<'_>) -> bool {
 /// Does an access by the slow path, and remembers its shape.
 fn the_long_way(cx: &mut Cx<'_>, addr: &Addr, instr: &dyn Instr) -> Flow {
     let pc = cx.fragment.pc;
-    if cx.mask == ALL && cx.machine.patterns.misses(pc) {
+    if cx.mask == ALL && cx.machine.late.pass == Pass::Finds && cx.machine.patterns.misses(pc) {
         let addresses = addr.eval(cx);
         cx.machine.patterns.learn(pc, &addresses);
     }
