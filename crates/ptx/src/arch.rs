@@ -248,35 +248,41 @@ impl std::error::Error for UnknownArch {}
 pub struct OldTarget {
     /// The number in its name.
     pub number: u16,
-    /// The first PTX ISA version that has it, where ptxas still asks for one.
+    /// The first PTX ISA version with which ptxas takes it. With addresses of 64 bits there is
+    /// none below 2.3.
     pub min_ptx: Version,
 }
 
 impl OldTarget {
     const ALL: &[(&str, u16, Version)] = &[
-        ("10", 10, Version::new(4, 0)),
-        ("11", 11, Version::new(4, 0)),
-        ("12", 12, Version::new(4, 0)),
-        ("13", 13, Version::new(4, 0)),
-        ("20", 20, Version::new(4, 0)),
-        ("21", 21, Version::new(4, 0)),
-        ("30", 30, Version::new(4, 0)),
+        ("10", 10, Version::new(2, 3)),
+        ("11", 11, Version::new(2, 3)),
+        ("12", 12, Version::new(2, 3)),
+        ("13", 13, Version::new(2, 3)),
+        ("20", 20, Version::new(2, 3)),
+        ("21", 21, Version::new(2, 3)),
+        ("30", 30, Version::new(3, 0)),
         ("32", 32, Version::new(4, 0)),
-        ("35", 35, Version::new(4, 0)),
-        ("37", 37, Version::new(4, 0)),
+        ("35", 35, Version::new(3, 1)),
+        ("37", 37, Version::new(4, 1)),
         ("50", 50, Version::new(4, 0)),
-        ("52", 52, Version::new(4, 0)),
-        ("53", 53, Version::new(4, 0)),
+        ("52", 52, Version::new(4, 1)),
+        ("53", 53, Version::new(4, 2)),
         ("60", 60, Version::new(5, 0)),
         ("61", 61, Version::new(5, 0)),
         ("62", 62, Version::new(5, 0)),
-        ("70", 70, Version::new(6, 0)),
+        ("70", 70, Version::new(5, 1)),
         ("72", 72, Version::new(6, 1)),
-        ("82", 82, Version::new(6, 5)),
+        ("82", 82, Version::new(6, 2)),
         ("101", 101, Version::new(8, 6)),
         ("101a", 101, Version::new(8, 6)),
         ("101f", 101, Version::new(8, 8)),
     ];
+
+    /// The names of all of them.
+    pub fn names() -> impl Iterator<Item = String> {
+        OldTarget::ALL.iter().map(|(tail, ..)| format!("sm_{tail}"))
+    }
 
     /// The old target called `name`.
     pub fn parse(name: &str) -> Option<OldTarget> {

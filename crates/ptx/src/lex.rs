@@ -80,7 +80,11 @@ const CLASS: [u8; 256] = {
 };
 
 /// Cuts `text` into tokens.
+///
+/// The driver and NVRTC end a text with a zero byte, and some compilers write it
+/// into their files; what is asked is what stands before.
 pub(crate) fn lex(text: &str) -> Lexed {
+    let text = text.trim_end_matches('\0');
     let mut lexer = Lexer {
         text,
         bytes: text.as_bytes(),

@@ -75,6 +75,7 @@ pub fn validate(module: &Module, source: Option<&Source>) -> Vec<Diagnostic> {
     for item in &module.items {
         validator.item(item);
     }
+    validator.newer_version();
     validator.found
 }
 
@@ -171,20 +172,28 @@ impl<'m> Validator<'m> {
         );
     }
 
-    fn header(&mut self) {
-        self.address_size();
+    /// A version that is newer than all known here is no mistake by itself, but it
+    /// may be why something else in the file is not known.
+    fn newer_version(&mut self) {
         let version = self.module.version;
-        let span = self.module.target.span;
-        if version > NEWEST_PTX {
+        if version > NEWEST_PTX && !self.found.is_empty() {
             self.report(
                 Diagnostic::warning(
                     rule::UNKNOWN_VERSION,
                     self.directive_span(".version"),
                     format!("PTX {version} is newer than {NEWEST_PTX}, the newest known here"),
                 )
-                .note("what came after is taken on trust"),
+                .note("what is reported may have come with it")
+                .help("where ptxas takes the file, a newer Heist is needed"),
             );
-        } else if !version_exists(version) {
+        }
+    }
+
+    fn header(&mut self) {
+        self.address_size();
+        let version = self.module.version;
+        let span = self.module.target.span;
+        if !version_exists(version) {
             self.report(
                 Diagnostic::error(
                     rule::UNKNOWN_VERSION,
@@ -606,8 +615,7 @@ fn version_exists(version: Version) -> bool {
         5 => 1,
         6 => 5,
         7 | 8 => 8,
-        9 => NEWEST_PTX.minor,
-        _ => return version.major > 9,
+        _ => return version.major >= 9,
     };
     version.minor <= last || version.minor >= 10
 }
@@ -636,6 +644,27 @@ mod tests {
         assert!(version_exists(NEWEST_PTX));
         assert!(!version_exists(Version::new(0, 1)));
         // What is newer than this is not known to be wrong.
+        assert!(version_exists(Version::new(9, 99)));
         assert!(version_exists(Version::new(10, 0)));
+    }
+
+    fn codes(body: &str) -> Vec<String> {
+        let source = Source::new(
+            "newer.ptx",
+            format!(
+                ".version 99.0\n.target sm_90\n.address_size 64\n.visible .entry k() {{ {body} }}\n"
+            ),
+        );
+        let module = crate::parse(&source).unwrap();
+        validate(&module, Some(&source))
+            .iter()
+            .map(|found| found.code.to_string())
+            .collect()
+    }
+
+    #[test]
+    fn a_newer_version_is_told_beside_other_findings_alone() {
+        assert_eq!(codes("ret;"), [""; 0]);
+        assert_eq!(codes("mov.b32 %r1, 0; ret;"), ["P020", "P044"]);
     }
 }

@@ -172,3 +172,13 @@ fn a_variable_has_the_size_of_its_vectors() {
         assert_eq!(sizes, [Some(size)], "{declared}");
     }
 }
+
+#[test]
+fn zero_bytes_end_a_text() {
+    for ends in ["\0", "\n\0\0"] {
+        let text = module(".global .b8 a[4];") + ends;
+        assert!(parse(&Source::new("text", text)).is_ok(), "{ends:?}");
+    }
+    let text = module("\0.global .b8 a[4];");
+    assert!(parse(&Source::new("text", text)).is_err());
+}

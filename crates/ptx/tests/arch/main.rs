@@ -5,13 +5,26 @@ mod limits;
 mod snippets;
 
 use heist_oracle::{Ptxas, parallel};
-use heist_ptx::arch::{Arch, Feature, NEWEST_PTX, Support};
+use heist_ptx::arch::{Arch, Feature, NEWEST_PTX, OldTarget, Support};
 use heist_ptx::validate::validate;
 use heist_ptx::{Code, Source, Version, parse, rule};
 use snippets::snippet;
 
-/// Every version since the oldest target of the table.
+/// Every version since the first with addresses of 64 bits.
 const VERSIONS: &[(u8, u8)] = &[
+    (2, 3),
+    (3, 0),
+    (3, 1),
+    (3, 2),
+    (4, 0),
+    (4, 1),
+    (4, 2),
+    (4, 3),
+    (5, 0),
+    (5, 1),
+    (6, 0),
+    (6, 1),
+    (6, 2),
     (6, 3),
     (6, 4),
     (6, 5),
@@ -98,6 +111,36 @@ fn a_target_exists_from_its_first_version_on() {
         ask(arch.min_ptx(), true);
         ask(NEWEST_PTX, true);
         if let Some(earlier) = before(arch.min_ptx()) {
+            ask(earlier, false);
+        }
+    }
+    ask_all(&ptxas, &questions);
+}
+
+#[test]
+fn an_old_target_exists_from_its_first_version_on() {
+    let Some(ptxas) = Ptxas::find_or_say_skipped() else {
+        return;
+    };
+    let mut questions = Vec::new();
+    for name in OldTarget::names() {
+        let old = OldTarget::parse(&name).expect("a name of the list");
+        // ptxas makes no code for the target itself; of `sm_101` it takes none at all.
+        if old.number > 90 {
+            continue;
+        }
+        let mut ask = |version: Version, accepted| {
+            questions.push(Question {
+                what: format!("{name} in {version}"),
+                ptx: format!(
+                    ".version {version}\n.target {name}\n.address_size 64\n.visible .entry k() {{ ret; }}\n"
+                ),
+                arch: Arch::SM_90,
+                accepted,
+            });
+        };
+        ask(old.min_ptx, true);
+        if let Some(earlier) = before(old.min_ptx) {
             ask(earlier, false);
         }
     }
