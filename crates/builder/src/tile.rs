@@ -56,6 +56,11 @@ impl<'n, T: Storable> TileSpec<'n, T> {
         self.rows * self.pitch()
     }
 
+    /// Bytes that it takes.
+    pub fn bytes(&self) -> u32 {
+        self.len() * T::BYTES
+    }
+
     /// The alignment it wants, in bytes.
     pub(crate) fn align(&self) -> u32 {
         match self.layout {

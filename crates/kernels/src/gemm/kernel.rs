@@ -91,14 +91,21 @@ impl Plan {
             true => Width::Shifted,
             false => Width::of([problem.lda, problem.ldb][at], bytes),
         });
+        let a = operand("a", problem.layout.a(), rows, width_a, even_rows);
+        let b = operand("b", problem.layout.b(), cols, width_b, even_cols);
         let finish = Finish::new(&problem.epilogue, Scales::None, problem.ldc);
+        let stage = a.stage_bytes(bytes) + b.stage_bytes(bytes);
+        let panel = match finish.aligned {
+            1 => panel(&config, stage, problem.output.bytes(), arch),
+            _ => None,
+        };
         Ok(Plan {
-            rows: panel(problem, &config, &finish, arch),
+            rows: panel,
             config,
             input: problem.input,
             output: problem.output,
-            a: operand("a", problem.layout.a(), rows, width_a, even_rows),
-            b: operand("b", problem.layout.b(), cols, width_b, even_cols),
+            a,
+            b,
             finish,
             even_rows,
             even_cols,
@@ -109,15 +116,12 @@ impl Plan {
 /// The most results of a tile whose operands are short rows that other blocks read, too.
 const KEPT: u32 = 64 * 64;
 
-/// The panels that results leave in row by row, where rows begin at any element, and where they leave as many blocks on a multiprocessor.
-fn panel(problem: &Gemm, config: &Config, finish: &Finish, arch: Arch) -> Option<Panel> {
-    let room = arch.limits().shared_opt_in / config.blocks;
-    let room = room.checked_sub(config.stage_bytes() * config.stages + 1024)?;
-    let (bytes, warps) = (problem.output.bytes(), config.threads() / 32);
-    match finish.aligned {
-        1 => Panel::new(bytes, config.warp_cols, warps, room),
-        _ => None,
-    }
+/// The panel that results of rows that begin at any element leave in, where one fits beside stages of so many bytes. It may take the room of
+/// another block on the multiprocessor: what was measured on an H200 was so.
+fn panel(config: &Config, stage: u32, element: u32, arch: Arch) -> Option<Panel> {
+    let room = arch.limits().shared_opt_in;
+    let room = room.checked_sub(config.stages * stage + 1024)?;
+    Panel::new(element, config.warp_cols, config.threads() / 32, room)
 }
 
 /// Why `mma.sync` can't multiply this.

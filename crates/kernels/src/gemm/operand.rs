@@ -381,6 +381,14 @@ impl Operand {
         TileSpec::new(self.name, rows, cols, layout)
     }
 
+    /// Bytes of a stage's part, for elements of so many.
+    pub(crate) fn stage_bytes(&self, element: u32) -> u32 {
+        match element {
+            4 => self.spec::<Tf32>().bytes(),
+            _ => self.spec::<f16>().bytes(),
+        }
+    }
+
     /// The shifts of the rows that this lane's elements are in, where rows have any.
     pub(crate) fn shifts<'k, T: Element>(
         &self,
