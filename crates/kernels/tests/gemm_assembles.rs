@@ -568,7 +568,7 @@ fn found_by_the_scan(all: &mut Vec<(Target, Job)>) {
         (
             half(odd, nt),
             full,
-            "wgmma:128x152x64/5/pingpong",
+            "wgmma:128x128x64/5/pingpong",
             "ticket late",
         ),
         // Four stages leave no room for rows, so threads store.
