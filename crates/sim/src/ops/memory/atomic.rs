@@ -227,16 +227,15 @@ fn asks(op: Op, unchanged: bool, with_zero: bool) -> bool {
         }
 }
 
-/// Goes on behind an atomic. One that changes memory may end somebody's wait; one that only asks may be a wait itself.
+/// Goes on behind an atomic. One that changes memory may end somebody's wait; one that only asks may be a wait itself. Either is
+/// progress to a loop that also polls an mbarrier: it may end by what it asks.
 fn done(cx: &mut Cx<'_>, asked: bool) -> Flow {
-    if asked {
-        return match crate::access::order::spins(cx) {
-            true => Flow::Stop,
-            false => Flow::Next,
-        };
-    }
     cx.team.progress += 1;
-    cx.machine.changes += 1;
+    if !asked {
+        cx.machine.changes += 1;
+    } else if crate::access::order::spins(cx) {
+        return Flow::Stop;
+    }
     Flow::Next
 }
 
