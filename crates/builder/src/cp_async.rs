@@ -65,6 +65,9 @@ pub trait StageSpec: Copy {
     type Memory<'k>: Copy + std::fmt::Debug;
     #[doc(hidden)]
     fn allocate<'k>(&self, k: &Kernel<'k>, stages: u32) -> Self::Memory<'k>;
+    /// Fails the build where memory is too small for that.
+    #[doc(hidden)]
+    fn check_memory(&self, memory: Self::Memory<'_>, stages: u32);
     #[doc(hidden)]
     fn filling<'k>(&self, memory: Self::Memory<'k>, stage: Val<'k, u32>) -> Self::Filling<'k>;
     #[doc(hidden)]
@@ -83,6 +86,10 @@ impl<T: Storable> StageSpec for ArraySpec<'_, T> {
         let bytes = u64::from(self.len) * u64::from(T::BYTES);
         k.must_divide(&format!("a stage of {} in bytes", self.name), bytes, 16);
         k.shared_aligned(self.name, self.len * stages, 128)
+    }
+    #[track_caller]
+    fn check_memory(&self, memory: SharedArray<'_, T>, stages: u32) {
+        holds(self.name, memory, self.len * stages);
     }
     #[track_caller]
     fn filling<'k>(&self, memory: SharedArray<'k, T>, stage: Val<'k, u32>) -> FillArray<'k, T> {
@@ -119,6 +126,10 @@ impl<T: Storable> StageSpec for TileSpec<'_, T> {
         k.shared_aligned(self.name, self.len() * stages, self.align())
     }
     #[track_caller]
+    fn check_memory(&self, memory: SharedArray<'_, T>, stages: u32) {
+        holds(self.name, memory, self.len() * stages);
+    }
+    #[track_caller]
     fn filling<'k>(&self, memory: SharedArray<'k, T>, stage: Val<'k, u32>) -> FillTile<'k, T> {
         FillTile {
             tile: self.ready(memory, stage),
@@ -141,9 +152,22 @@ impl StageSpec for () {
     type Landing<'k> = ();
     type Memory<'k> = ();
     fn allocate<'k>(&self, _: &Kernel<'k>, _: u32) {}
+    fn check_memory(&self, (): (), _: u32) {}
     fn filling<'k>(&self, (): (), _: Val<'k, u32>) {}
     fn ready<'k>(&self, (): (), _: Val<'k, u32>) {}
     fn landing<'k>(&self, (): (), _: Val<'k, u32>) {}
+}
+
+#[track_caller]
+fn holds<T: Storable>(name: &str, memory: SharedArray<'_, T>, len: u32) {
+    if memory.len() < len {
+        memory.ptr().k.fail_with(crate::Problem::OutOfRange {
+            what: format!("the elements of all stages of {name}"),
+            value: len.into(),
+            low: 0,
+            high: memory.len().into(),
+        });
+    }
 }
 
 macro_rules! tuples {
@@ -156,6 +180,10 @@ macro_rules! tuples {
             #[track_caller]
             fn allocate<'k>(&self, k: &Kernel<'k>, stages: u32) -> Self::Memory<'k> {
                 ($(self.$index.allocate(k, stages),)+)
+            }
+            #[track_caller]
+            fn check_memory(&self, memory: Self::Memory<'_>, stages: u32) {
+                $(self.$index.check_memory(memory.$index, stages);)+
             }
             #[track_caller]
             fn filling<'k>(&self, memory: Self::Memory<'k>, stage: Val<'k, u32>) -> Self::Filling<'k> {
@@ -209,6 +237,36 @@ impl<'k> Kernel<'k> {
     /// outside of 2 to 8 fails the build.
     #[track_caller]
     pub fn copy_pipeline_of<S: StageSpec>(&self, stages: u32, spec: S) -> CopyPipeline<'k, S> {
+        let stages = self.copy_stages(stages);
+        CopyPipeline {
+            k: *self,
+            stages,
+            spec,
+            memory: spec.allocate(self, stages),
+        }
+    }
+
+    /// The same over memory that is used for something else before or after: an array for each part of a stage, for all stages.
+    #[track_caller]
+    pub fn copy_pipeline_over<S: StageSpec>(
+        &self,
+        stages: u32,
+        spec: S,
+        memory: S::Memory<'k>,
+    ) -> CopyPipeline<'k, S> {
+        let stages = self.copy_stages(stages);
+        spec.check_memory(memory, stages);
+        CopyPipeline {
+            k: *self,
+            stages,
+            spec,
+            memory,
+        }
+    }
+
+    /// As many stages as asked for, if a pipeline of copies can have them.
+    #[track_caller]
+    fn copy_stages(&self, stages: u32) -> u32 {
         self.require(Feature::CpAsync);
         if !(2..=8).contains(&stages) {
             self.fail_with(crate::Problem::OutOfRange {
@@ -218,13 +276,7 @@ impl<'k> Kernel<'k> {
                 high: 8,
             });
         }
-        let stages = stages.clamp(2, 8);
-        CopyPipeline {
-            k: *self,
-            stages,
-            spec,
-            memory: spec.allocate(self, stages),
-        }
+        stages.clamp(2, 8)
     }
 
     #[track_caller]

@@ -226,6 +226,40 @@ fn tiles_that_do_not_divide_are_told_with_their_numbers() {
     );
 }
 
+/// Stages lie over memory that is used for something else too, if it holds them all.
+#[test]
+fn stages_over_memory_that_is_too_small() {
+    let build = |stages| {
+        KernelSpec::<Args>::new("k")
+            .block(64)
+            .build(Arch::SM_80, |k, args| {
+                let spec = TileSpec::<f16>::new("a", 16, 64, TileLayout::Swizzled);
+                let memory = k.shared_aligned::<u8>("both", 3 * 16 * 64 * 2, 1024);
+                k.copy_pipeline_over(stages, spec, memory.cast()).run(
+                    args.n,
+                    |_, a| a.copy_all(args.x, 64),
+                    |_, _| (),
+                );
+                memory.cast::<f32>().at(k.thread().x).store(1.0);
+            })
+    };
+    let ptx = heist_ptx::print(&build(3).expect("three fit").module);
+    let declared = ptx
+        .lines()
+        .filter(|line| line.trim_start().starts_with(".shared"));
+    assert_eq!(declared.count(), 1, "{ptx}");
+    let error = build(4).expect_err("a fourth does not");
+    assert_eq!(
+        error.problem,
+        Problem::OutOfRange {
+            what: "the elements of all stages of a".into(),
+            value: 4 * 16 * 64,
+            low: 0,
+            high: 3 * 16 * 64
+        }
+    );
+}
+
 #[test]
 fn raw_ptx_is_named_and_counted() {
     let kernel = KernelSpec::<Args>::new("raw")

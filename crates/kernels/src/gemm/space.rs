@@ -503,7 +503,7 @@ mod tests {
         let scheduled = tried[3].candidate.clone().with("schedule", "direct early");
         problem.tuned(&scheduled, hopper()).expect("a plan");
         assert!(thin(&gemm(5, 336, 1000), hopper()).is_empty());
-        assert!(thin(&gemm(50, 333, 1001), hopper()).is_empty());
+        assert!(thin(&gemm(97, 333, 1001), hopper()).is_empty());
         let blackwell = Target {
             arch: Arch::SM_100A,
             sms: 148,

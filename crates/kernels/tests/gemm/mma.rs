@@ -133,7 +133,7 @@ fn every_variant_on_every_device() {
                         "shared memory",
                         "has no wgmma",
                         "has no tcgen05",
-                        "it is for at most 32 rows",
+                        "it is for at most 96 rows",
                         "clusters, which came with sm_90",
                     ];
                     assert!(

@@ -44,7 +44,7 @@ pub(super) fn right_in(
 fn few_rows_and_few_columns_of_every_layout() {
     for (turn, &layout) in Layout::ALL.iter().enumerate() {
         for (index, (input, output)) in TYPES.into_iter().enumerate() {
-            let few = [1, 3, 8, 9, 17, 31][(turn + index) % 6];
+            let few = [1, 3, 8, 9, 17, 31, 52, 90][(turn * 3 + index) % 8];
             for (m, n) in [(few, 141), (139, few)] {
                 let problem = Gemm::new(m, n, 331, input, output, layout);
                 right_behind(problem, "thin", [0, 0], "h200");
@@ -79,7 +79,7 @@ fn every_tile_with_every_share() {
     for (turn, (outer, shares)) in tiles.enumerate() {
         let (input, output) = TYPES[turn % 3];
         let layout = Layout::ALL[(turn / 4 + turn) % 4];
-        let few = [2, 11, 16, 25][turn % 4];
+        let few = [2, 11, 65, 96][(turn + turn / 4) % 4];
         let depth = [129, 700][turn / 2 % 2];
         let problem = match turn % 2 {
             0 => Gemm::new(few, outer + 3, depth, input, output, layout),
@@ -213,7 +213,7 @@ fn what_can_t_be_is_told() {
         variant.err().expect("no such kernel").to_string()
     };
     assert!(says(good, "a100").contains("clusters, which came with sm_90"));
-    assert!(says(Gemm { m: 33, ..good }, "h200").contains("the fewer here are 33"));
+    assert!(says(Gemm { m: 97, ..good }, "h200").contains("the fewer here are 97"));
     assert!(says(good.scales(Scales::Rows), "h200").contains("no factors"));
     let tiny = Gemm {
         input: Input::E4m3,
@@ -358,7 +358,8 @@ fn few_rows_over_unaligned_operands_are_thin() {
         (16, 4097, 4097, Input::Tf32, Layout::Nn, true),
         (1, 8192, 8192, Input::F16, Layout::Nt, false),
         (8, 64, 200_001, Input::F16, Layout::Nn, false),
-        (40, 4097, 4097, Input::F16, Layout::Nt, false),
+        (40, 4097, 4097, Input::F16, Layout::Nt, true),
+        (92, 4853, 1816, Input::F16, Layout::Nt, false),
     ] {
         let problem = Gemm::new(m, n, k, input, Output::F32, layout);
         assert_eq!(

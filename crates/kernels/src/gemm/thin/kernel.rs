@@ -84,6 +84,31 @@ impl Plan {
             finish: Finish::new(&problem.epilogue, Scales::None, problem.ldc),
         }
     }
+
+    /// Words from a row of sums to the next, as rows of the result: threads add up and store neighbours, most of them of other blocks, whose shared memory
+    /// gives 32 bytes as fast as four. The warps that leave the sums do so in different banks.
+    fn pitch(&self) -> u32 {
+        let Form { tile, few, .. } = self.form;
+        match self.swapped {
+            true => tile.outer + 4,
+            false if few.is_multiple_of(16) => few + 8,
+            false => few,
+        }
+    }
+
+    /// Words of the sums of a part of the depth.
+    fn part(&self) -> u32 {
+        let Form { tile, few, .. } = self.form;
+        self.pitch() * if self.swapped { few } else { tile.outer }
+    }
+
+    /// Where a sum is among those of its part.
+    fn place<'k>(&self, few: Val<'k, u32>, outer: Val<'k, u32>) -> Val<'k, u32> {
+        match self.swapped {
+            true => few.mul_add(self.pitch(), outer),
+            false => outer.mul_add(self.pitch(), few),
+        }
+    }
 }
 
 /// The launch.
@@ -101,7 +126,7 @@ pub(super) fn step(
     let [few, outer] = sides(problem);
     let tiles = Dim3::new(tile.shares, outer.div_ceil(tile.outer), problem.batch);
     let kernel = build(&plan, problem, tiles, schedule, target.arch)?;
-    let launch = kernel.plan(target.resident(&kernel.built.launch, REGISTERS))?;
+    let launch = kernel.plan(target.resident(&kernel.built.launch, registers(form)))?;
     let [large, small] = match plan.swapped {
         true => [("b", problem.ldb), ("a", problem.lda)],
         false => [("a", problem.lda), ("b", problem.ldb)],
@@ -125,8 +150,10 @@ pub(super) fn step(
     Ok(Step::tiled(&kernel, &launch, args))
 }
 
-/// Registers of a thread, about.
-const REGISTERS: u32 = 128;
+/// Registers of a thread, about: beside its sums.
+fn registers(form: &Form) -> u32 {
+    96 + form.warp_outer * form.few / 32
+}
 
 fn build(
     plan: &Plan,
@@ -173,6 +200,11 @@ fn build_typed<T: Element, O: Stored>(
             if schedule.source == TileSource::Direct {
                 overlap(k);
             }
+            // The sums lie where the stages were.
+            let spec = (plan.large.spec::<T>(), plan.small.spec::<T>());
+            let [large, small] = [spec.0.bytes(), spec.1.bytes()].map(|one| one * form.stages);
+            let sums = form.deep() * plan.part() * 4;
+            let memory = k.shared_aligned::<u8>("stages", sums.max(large + small), 128);
             let rows = if plan.swapped { args.few } else { args.outer };
             let written = || Span::of::<O>(args.d, rows.mul_wide(args.batch), args.ldc);
             let work = Work {
@@ -186,10 +218,13 @@ fn build_typed<T: Element, O: Stored>(
                     operand.joined::<T>(at, pitch, [outer, args.depth, args.batch], written)
                 }),
                 args,
-                sums: k.shared("sums", form.deep() * form.few * pitch(form)),
+                sums: memory.part(0, sums).cast(),
             };
-            let spec = (plan.large.spec::<T>(), plan.small.spec::<T>());
-            let stages = k.copy_pipeline_of(form.stages, spec);
+            let parts = (
+                memory.part(0, large).cast(),
+                memory.part(large, small).cast(),
+            );
+            let stages = k.copy_pipeline_over(form.stages, spec, parts);
             tiles.each(|tile| {
                 let outer = tile.y * form.tile.outer;
                 let [large, small] = work.share::<T>(tile.x, outer, tile.z);
@@ -204,11 +239,6 @@ fn build_typed<T: Element, O: Stored>(
         })
 }
 
-/// Words from the sums of one few row to those of the next.
-fn pitch(form: &Form) -> u32 {
-    form.tile.outer + 4
-}
-
 /// What a block has at hand.
 struct Work<'p, 'k> {
     k: Kernel<'k>,
@@ -216,7 +246,7 @@ struct Work<'p, 'k> {
     args: ThinArgs<On<'k>>,
     /// Whether what lies between rows of the large operand, and of the other one, may be read.
     joined: [Bool<'k>; 2],
-    /// The sums of each part of a stage's depth: few rows, one after the other.
+    /// The sums of each part of a stage's depth, one after the other.
     sums: SharedArray<'k, f32>,
 }
 
@@ -311,16 +341,15 @@ impl<'k> Work<'_, 'k> {
 
     /// Leaves the warp's sums in shared memory.
     fn leave(&self, sums: &WarpTile<'k>) {
-        let form = &self.plan.form;
+        let plan = self.plan;
         let (beside, part) = self.place();
-        let (outer, first) = (beside * form.warp_outer, part * form.few);
+        let own = self.sums.ptr().at(part * plan.part());
+        let outer = beside * plan.form.warp_outer;
+        let next = if plan.swapped { plan.pitch() } else { 1 };
         sums.each_pair(|row, col, pair| {
-            let at = self
-                .sums
-                .ptr()
-                .at((first + col).mul_add(pitch(form), outer + row));
+            let at = own.at(plan.place(col, outer + row));
             at.store(pair[0]);
-            at.at(pitch(form)).store(pair[1]);
+            at.at(next).store(pair[1]);
         });
     }
 
@@ -343,7 +372,7 @@ impl<'k> Work<'_, 'k> {
                 false => inside & index.lt(all),
             };
             k.if_(inside, || {
-                let sum = self.added(few.mul_add(pitch(form), outer));
+                let sum = self.added(self.plan.place(few, outer));
                 self.store::<O>(number, [few, outer0 + outer], sum);
             });
         }
@@ -357,7 +386,7 @@ impl<'k> Work<'_, 'k> {
         let mut parts = Vec::new();
         for share in 0..shares {
             for part in 0..form.deep() {
-                let further = part * form.few * pitch(form);
+                let further = part * self.plan.part();
                 parts.push(match shares {
                     1 => first.at(further).load(),
                     _ => first.on(share).at(further).load(),

@@ -3,14 +3,14 @@
 use crate::error::KernelError;
 use crate::family::Target;
 use crate::gemm::operand::shifted_bytes;
-use crate::gemm::problem::{Gemm, Major, Scales};
+use crate::gemm::problem::{Gemm, Input, Major, Scales};
 use heist_launch::Dim3;
 use heist_sched::{Schedule, TileSource};
 use std::fmt;
 use std::str::FromStr;
 
 /// Most rows, or columns, that are few.
-pub(super) const FEW: u32 = 32;
+pub(super) const FEW: u32 = 96;
 
 /// Threads of a block.
 pub(super) const WARPS: u32 = 4;
@@ -131,6 +131,14 @@ impl Form {
             depth,
             stages: (ROOM / stage(depth)).clamp(STAGES_LEAST, STAGES_MOST),
         }
+    }
+
+    /// Loads of a lane's elements, of all warps for a stage: a fragment has four registers of the large operand and two of the other one, with 32 bits each.
+    pub(super) fn loads(&self, input: Input) -> f64 {
+        let elements = f64::from(4 / input.bytes());
+        let [left, right] = [self.warp_outer / 16 * 4, self.few / 8 * 2].map(f64::from);
+        let products = f64::from(WARPS * self.depth * input.bytes()) / f64::from(self.deep() * 32);
+        products * (left + right) * elements
     }
 
     /// Warps that share a stage's depth.
