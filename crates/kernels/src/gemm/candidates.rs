@@ -252,10 +252,12 @@ fn suits(problem: &Gemm, tiling: &Tiling, target: Target) -> bool {
     let scaled = SCALED.contains(tiling) && adds(problem, target);
     let in_pair = tiling.cluster == Cluster::Alone || problem.m > tiling.rows;
     // In two levels without scales the two halves of 256 rows wait for each other: 0.79 of cuBLAS's speed
-    // at 8192 where 128 rows have 0.92. Nor do clusters help elsewhere: 128 x 128 in pairs took up to 1.4 times as long.
+    // at 8192 where 128 rows have 0.92. Where rows begin with lines clusters do not help either: 128 x 128 in pairs took up to 1.4 times as long.
+    let paired = tiling.cluster.count() == 1
+        || tiling.cluster.count() == 2 && astride(problem, tiling) > 0.0;
     let levels = !problem.in_levels()
         || !tiling.pingpong
-            && (scaled && in_pair || tiling.rows <= 128 && tiling.cluster.count() == 1)
+            && (scaled && in_pair || tiling.rows <= 128 && paired)
             && fits_levels(problem.scales, tiling).is_ok();
     // Two warpgroups that store in turns hide their stores, which the model does not know: 128 x 256 was 1.15 to 1.3 times as fast as
     // two blocks of 64 x 128.
