@@ -328,7 +328,7 @@ pub(crate) fn found_by_the_scan(all: &mut Vec<(Target, Job)>) {
         (
             half(even, nt).scales(Scales::Rows),
             bias,
-            "wgmma:128x256x64/4/cluster=4x1",
+            "wgmma:128x224x64/4/cluster=4x1",
             EARLY,
         ),
         (tiny(even), none, "wgmma:192x136x64/4/swapped", PAUSING),
@@ -353,6 +353,12 @@ pub(crate) fn found_by_the_scan(all: &mut Vec<(Target, Job)>) {
             "wgmma:128x128x64/5/pingpong",
             "ticket late",
         ),
+        (
+            half(odd, nt),
+            none,
+            "wgmma:128x128x64/5/pingpong",
+            "ticket late",
+        ),
         // Four stages leave no room for rows, so threads store.
         (half(odd, nt), with_c, "wgmma:256x184x64/4", STEALS),
     ] {
@@ -366,6 +372,18 @@ pub(crate) fn found_by_the_scan(all: &mut Vec<(Target, Job)>) {
         all.push((target, job.expect("registers move")));
     }
     for (problem, epilogue, tiling, text) in [
+        (
+            half(even, nt).scales(Scales::Rows),
+            bias,
+            "wgmma:128x256x64/4/cluster=4x1",
+            EARLY,
+        ),
+        (
+            half(odd, nt),
+            none,
+            "wgmma:128x136x64/5/pingpong",
+            "ticket late",
+        ),
         (
             half(odd, nt),
             full,

@@ -87,6 +87,7 @@ fn besides(form: &Form, schedule: &Schedule) -> u32 {
                 (rows || words) && !form.levels,
                 if tiling.pingpong || reads.any { 24 } else { 12 },
             )
+            + if_(rows && tiling.pingpong && !form.levels, 24)
             + if_(rows && twice && reads.any, 16)
             + if_(rows && twice && clustered && reads.all > 1, 24)
             + if_(tiling.pingpong && (reads.each > 1 || asked), 8)
@@ -134,6 +135,7 @@ fn let_go(form: &Form, schedule: &Schedule) -> u32 {
         + if_(tiling.pingpong && each > 1, 8)
         + if_(by_threads && (twice || one_loop && clustered), IN_ONE_LOOP)
         + if_(one_loop && clustered && by_threads, 40)
+        + if_(one_loop && clustered && !twice && reads.all > 1, 8)
         + if_(twice && tiling.swapped && half, HALF)
         + if_(twice && !tiling.swapped && half && narrow, HALF / 2)
         + if_(turned_bias, if one_loop { 8 } else { 16 })
