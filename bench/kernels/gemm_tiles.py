@@ -245,6 +245,11 @@ def scaled(problem, a, b, scales):
     return a * left, b * right
 
 
+def in_fours(scales):
+    """Scales of blocks of B as cuBLAS reads them: each row with room for a multiple of four."""
+    return torch.nn.functional.pad(scales, (0, -scales.shape[-1] % 4))
+
+
 def peer_of(problem, a, b, d, scales):
     """The same by cuBLAS, or by what PyTorch has for 8-bit floats."""
     if not scales:
@@ -253,7 +258,7 @@ def peer_of(problem, a, b, d, scales):
     left, right = {
         "tensor": lambda: (left.reshape(()), right.reshape(())),
         "rows": lambda: (left[:, None], right[None, :]),
-        "blocks": lambda: (left.t(), right.t()),
+        "blocks": lambda: (left.t(), in_fours(right).t()[: right.shape[1]]),
     }[problem["scales"]]()
     fast = problem["sums"] == "fast" and problem["scales"] != "blocks"
     return lambda: torch._scaled_mm(
@@ -518,7 +523,7 @@ def measure_scaled_groups(problem, options, made, flush):
         return to
 
     if kind == "blocks":
-        of_group = [scale.t() for scale in of_b]
+        of_group = [in_fours(scale).t()[: scale.shape[1]] for scale in of_b]
         scales = [of_a[begin : begin + count].t().contiguous().t() for begin, count in zip(begins, rows)]
     else:
         of_group = [scale[None, :] for scale in of_b]

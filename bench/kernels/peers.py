@@ -78,6 +78,11 @@ def powers(left, right):
     return left.view(torch.float8_e8m0fnu), right.view(torch.float8_e8m0fnu)
 
 
+def in_fours(right):
+    """Factors of blocks of B, where cuBLAS finds them: each row has room for a multiple of four."""
+    return torch.nn.functional.pad(right, (0, -right.shape[1] % 4)).t()[: right.shape[1]]
+
+
 def gemm_scaled(a, b, inputs, options):
     """With factors of A and B, as `torch._scaled_mm` takes them."""
     one = torch.ones(1, device="cuda")
@@ -88,7 +93,7 @@ def gemm_scaled(a, b, inputs, options):
         "rows": lambda: (left[:, None], right[None, :]),
         "mx": lambda: powers(left, right),
         # Ours lie block after block of the depth, and block after block of columns.
-        "blocks": lambda: (left.reshape(-1, a.shape[0]).t(), right.reshape((b.shape[1] + 127) // 128, -1).t()),
+        "blocks": lambda: (left.reshape(-1, a.shape[0]).t(), in_fours(right.reshape((b.shape[1] + 127) // 128, -1))),
     }[options["scales"]]()
     fast = options["sums"] == "fast" and options["scales"] != "blocks"
     dtype = DTYPES[options["dtype"]]

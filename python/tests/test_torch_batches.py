@@ -121,6 +121,12 @@ def test_scaled_mm(kind, dtype, bias):
         close(found, want if added is None else want + added.double())
     if kind == "tensor":
         close(ht.scaled_mm(a, b, scale_a, scale_b, out_dtype=F32, use_fast_accum=True), want)
+    if kind == "blocks":
+        # As cuBLAS wants them: with room for four blocks of the depth, as rows and as what lies between columns.
+        roomy = torch.full((2, 4), torch.nan)
+        roomy[:, :2] = scale_b.t()
+        for same in (roomy.t(), roomy.t()[:2]):
+            assert torch.equal(ht.scaled_mm(a, b, scale_a, same, added), found)
 
 
 MORE = {

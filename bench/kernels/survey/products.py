@@ -163,11 +163,12 @@ def layer(rng):
 def blocks(rng):
     """8-bit floats with a factor for each row and 128 of the depth, and for each block of 128 x 128."""
     m, n, k = random_of(rng, 16, 8192, 16), random_of(rng, 128, 16384, 128), random_of(rng, 128, 16384, 128)
-    e4m3 = torch.float8_e4m3fn
+    e4m3, deep = torch.float8_e4m3fn, k // 128
 
     def make():
-        left, right = torch.rand(k // 128, m, device="cuda").t(), torch.rand(n // 128, k // 128, device="cuda").t()
-        return uniform(m, k, dtype=e4m3), uniform(n, k, dtype=e4m3).t(), left, right
+        # cuBLAS reads those of B in fours along the depth: without room for them it is wrong, and reads what is not there.
+        left, right = torch.rand(deep, m, device="cuda").t(), torch.rand(n // 128, -(-deep // 4) * 4, device="cuda").t()
+        return uniform(m, k, dtype=e4m3), uniform(n, k, dtype=e4m3).t(), left, right[:deep]
 
     def right(a, b, s, t):
         return (a.float() * s.repeat_interleave(128, 1)) @ (b.float() * t.repeat_interleave(128, 0).repeat_interleave(128, 1))

@@ -14,7 +14,8 @@
 //! `experts` (layers of experts, in pairs of tile shapes). Shapes are from models, and odd
 //! ones; others are given as 1544x1544x1544: m, n, k. `random:7:40` stands for 40 drawn with the seed 7. Words besides shapes:
 //! tiles such as `wgmma:128x128x64/6` are the only ones then, `tf32` or `f16` is the type of the operands, `nn`, `tn` or `tt` their layout, and `tensor`, `rows` or `blocks` the only
-//! kind of scales of the set `tiny`, and `alone` what it chooses without the others there. `static` deals given tiles out in advance, and `order=grouped(4)` adds arms in which
+//! kind of scales of the set `tiny`, and `alone` what it chooses without the others there. `static` adds arms in which given tiles are dealt out in
+//! advance, `early` those that ask for the next tile before this one is done, and `order=grouped(4)` adds arms in which
 //! tiles go in that order.
 
 mod groups;
@@ -555,7 +556,7 @@ fn problems(set: &str, words: &[&str]) -> Result<Vec<Gemm>, String> {
             || word.parse::<Tiling>().is_ok()
             || word.parse::<Layout>().is_ok()
             || word.starts_with("order=")
-            || ["tf32", "f16", "e4m3", "alone", "static"].contains(word)
+            || ["tf32", "f16", "e4m3", "alone", "static", "early"].contains(word)
             || KINDS.contains(word)
     };
     let given: Vec<Vec<_>> = words
@@ -601,10 +602,20 @@ fn jobs(set: &str, words: &[&str], problem: &Gemm) -> Result<Vec<Named>, KernelE
     let only: Vec<Tiling> = words.iter().filter_map(|word| word.parse().ok()).collect();
     let reordered = words.iter().any(|word| word.starts_with("order="));
     if !only.is_empty() && !reordered {
-        let given = only.iter().map(|tiling| {
-            let dealt = words.contains(&"static").then(|| dealt(tiling));
-            let job = job_with_tiling(problem, *tiling, dealt.as_ref(), H200);
-            (tiling.to_string(), job)
+        let given = only.iter().flat_map(|tiling| {
+            let own = words.contains(&"static").then(|| dealt(tiling));
+            let asked = words.contains(&"early").then(|| Schedule {
+                source: TileSource::Ticket,
+                submit: Submit::Early,
+                ..dealt(tiling)
+            });
+            let others = [own, asked].into_iter().flatten();
+            let arms = std::iter::once(None).chain(others.map(Some));
+            arms.map(move |schedule| {
+                let told = schedule.as_ref().map(|one| format!(" {one}"));
+                let job = job_with_tiling(problem, *tiling, schedule.as_ref(), H200);
+                (format!("{tiling}{}", told.unwrap_or_default()), job)
+            })
         });
         return Ok(given.collect());
     }

@@ -129,6 +129,11 @@ def bmm(
 # --- 8-bit floats ---------------------------------------------------------------
 
 
+def _in_fours(blocks: int) -> int:
+    """Rows of `scale_b` where it has room for a multiple of four blocks of the depth, which cuBLAS asks for."""
+    return -(-blocks // 4) * 4
+
+
 def _kind(a: torch.Tensor, b: torch.Tensor, scale_a: torch.Tensor, scale_b: torch.Tensor) -> str:
     """What has a scale of its own."""
     (m, k), n = a.shape, b.shape[1]
@@ -137,7 +142,7 @@ def _kind(a: torch.Tensor, b: torch.Tensor, scale_a: torch.Tensor, scale_b: torc
         return "tensor"
     if scale_a.shape == (m, 1) and scale_b.shape == (1, n):
         return "rows"
-    if scale_a.shape == (m, blocks[0]) and scale_b.shape == blocks:
+    if scale_a.shape == (m, blocks[0]) and scale_b.shape in (blocks, (_in_fours(blocks[0]), blocks[1])):
         return "blocks"
     raise ValueError(
         f"scaled_mm: scale_a is {tuple(scale_a.shape)} and scale_b {tuple(scale_b.shape)}; one number each, ({m}, 1) and "
@@ -198,6 +203,8 @@ def _scaled_mm_bias(a, b, scale_a, scale_b, bias, out_dtype=15, fast=False, poli
         return out.zero_() if bias is None else out.copy_(bias.expand_as(out))
     # The kernels read scales of blocks as a row for each block of the depth of A, and for
     # each block of columns of B.
+    if kind == "blocks":
+        scale_b = scale_b[: scale_a.shape[1]]
     own = [t.t().contiguous() if kind == "blocks" else t.contiguous() for t in (scale_a, scale_b)]
     if kind == "blocks":
         # The copy engine brings those, from multiples of 16 bytes on.
@@ -244,7 +251,8 @@ def scaled_mm(
     """As ``torch._scaled_mm``: the product of matrices of 8-bit floats (float8_e4m3fn or
     float8_e5m2), times their scales in float32: one for each matrix; one for each row of
     ``mat_a`` (m, 1) and column of ``mat_b`` (1, n); or one for each row and 128 elements of
-    the depth (m, k / 128) and each block of 128 x 128 (k / 128, n / 128). ``mat_a`` lies row
+    the depth (m, k / 128) and each block of 128 x 128 (k / 128, n / 128; or with rows up to the next
+    multiple of four, as cuBLAS wants them, which are not read). ``mat_a`` lies row
     after row and ``mat_b`` column after column. ``use_fast_accum`` leaves all sums to the
     tensor cores, which keep 13 bits of fraction.
 
