@@ -87,7 +87,10 @@ fn besides(form: &Form, schedule: &Schedule) -> u32 {
                 (rows || words) && !form.levels,
                 if tiling.pingpong || reads.any { 24 } else { 12 },
             )
-            + if_(rows && tiling.pingpong && !form.levels, 24)
+            + if_(
+                rows && tiling.pingpong && !form.levels,
+                if reads.any { 16 } else { 40 },
+            )
             + if_(rows && twice && reads.any, 16)
             + if_(rows && twice && clustered && reads.all > 1, 24)
             + if_(tiling.pingpong && (reads.each > 1 || asked), 8)
@@ -112,6 +115,7 @@ fn let_go(form: &Form, schedule: &Schedule) -> u32 {
     let (tiling, reads) = (&form.tiling, Reads::of(form, schedule));
     let (twice, three) = (!tiling.keeps(), tiling.groups() == 3);
     let clustered = tiling.cluster.count() > 1;
+    let many = tiling.cluster.count() > 2;
     let one_loop = !in_roles(form, schedule);
     let each = reads.each.max(form.words.into());
     // Where a thread has 64 rows, one thing that is read fits what is left, unless three warpgroups share the registers.
@@ -135,7 +139,7 @@ fn let_go(form: &Form, schedule: &Schedule) -> u32 {
         + if_(tiling.pingpong && each > 1, 8)
         + if_(by_threads && (twice || one_loop && clustered), IN_ONE_LOOP)
         + if_(one_loop && clustered && by_threads, 40)
-        + if_(one_loop && clustered && !twice && reads.all > 1, 8)
+        + if_(one_loop && many && !twice && reads.all > 1, IN_MANY)
         + if_(twice && tiling.swapped && half, HALF)
         + if_(twice && !tiling.swapped && half && narrow, HALF / 2)
         + if_(turned_bias, if one_loop { 8 } else { 16 })
@@ -148,6 +152,8 @@ fn let_go(form: &Form, schedule: &Schedule) -> u32 {
         + if_(form.way == Way::Shares, 8)
 }
 
+/// As many more in clusters of four where warpgroups have no loop of their own and read two things: 128 x 256 spilled seven words, 128 x 224 fits.
+const IN_MANY: u32 = 60;
 /// As many more where warpgroups have no loop of their own: 256 x 152 fits with C then, 256 x 160 does not.
 const IN_ONE_LOOP: u32 = 16;
 /// As many more where operands are swapped, a thread has twice 64 rows, and half of 16 columns is left: 256 x 120 and 256 x 144 fit, 256 x 136 does not.
