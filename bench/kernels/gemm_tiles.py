@@ -22,6 +22,7 @@ import time
 from concurrent.futures import ThreadPoolExecutor
 
 import torch
+import torch.nn.functional as F
 
 from driver import CUDA, check, launch
 
@@ -245,9 +246,11 @@ def scaled(problem, a, b, scales):
     return a * left, b * right
 
 
-def in_fours(scales):
-    """Scales of blocks of B as cuBLAS reads them: each row with room for a multiple of four."""
-    return torch.nn.functional.pad(scales, (0, -scales.shape[-1] % 4))
+def in_blocks(a, b, left, right, dtype):
+    """A product with scales of blocks by cuBLAS, which reads those of B in fours along the depth: torch._scaled_mm takes no room for them, and is wrong without it."""
+    right = F.pad(right, (0, -right.shape[-1] % 4)).t()
+    kinds = F.ScalingType.BlockWise1x128, F.ScalingType.BlockWise128x128
+    return lambda: F.scaled_mm(a, b.t(), left, kinds[0], right, kinds[1], output_dtype=dtype)
 
 
 def peer_of(problem, a, b, d, scales):
@@ -255,12 +258,13 @@ def peer_of(problem, a, b, d, scales):
     if not scales:
         return lambda: torch.matmul(a, b.mT, out=d)
     left, right = scales
+    if problem["scales"] == "blocks":
+        return in_blocks(a, b, left.t(), right, d.dtype)
     left, right = {
         "tensor": lambda: (left.reshape(()), right.reshape(())),
         "rows": lambda: (left[:, None], right[None, :]),
-        "blocks": lambda: (left.t(), in_fours(right).t()[: right.shape[1]]),
     }[problem["scales"]]()
-    fast = problem["sums"] == "fast" and problem["scales"] != "blocks"
+    fast = problem["sums"] == "fast"
     return lambda: torch._scaled_mm(
         a, b.t(), left, right, out_dtype=d.dtype, use_fast_accum=fast
     )
@@ -517,18 +521,20 @@ def measure_scaled_groups(problem, options, made, flush):
     ends = torch.cumsum(numbers, 0, dtype=torch.int32)
     work, notes, kept = {}, {}, []
 
+    def single(begin, count, group):
+        own, other, bf16 = a[begin : begin + count], b[group], torch.bfloat16
+        scale = of_a[begin : begin + count]
+        if kind == "blocks":
+            return in_blocks(own, other, scale.t().contiguous().t(), of_b[group], bf16)
+        return lambda: torch._scaled_mm(own, other.t(), scale[:, None], of_b[group][None, :], out_dtype=bf16)
+
+    parts = [single(*part) for part in zip(begins, rows, range(groups)) if part[1]]
+
     def loop():
-        for begin, count, group, scale in parts:
-            to = torch._scaled_mm(a[begin : begin + count], b[group].t(), scale, of_group[group], out_dtype=torch.bfloat16)
+        for part in parts:
+            to = part()
         return to
 
-    if kind == "blocks":
-        of_group = [in_fours(scale).t()[: scale.shape[1]] for scale in of_b]
-        scales = [of_a[begin : begin + count].t().contiguous().t() for begin, count in zip(begins, rows)]
-    else:
-        of_group = [scale[None, :] for scale in of_b]
-        scales = [of_a[begin : begin + count, None] for begin, count in zip(begins, rows)]
-    parts = [part for part in zip(begins, rows, range(groups), scales) if part[1]]
     peers = {"loop of torch._scaled_mm": loop}
     if not room:
         plain, flat = rand(total) + 0.5, rand(groups, n) + 0.5

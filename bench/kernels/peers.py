@@ -78,25 +78,31 @@ def powers(left, right):
     return left.view(torch.float8_e8m0fnu), right.view(torch.float8_e8m0fnu)
 
 
-def in_fours(right):
-    """Factors of blocks of B, where cuBLAS finds them: each row has room for a multiple of four."""
-    return torch.nn.functional.pad(right, (0, -right.shape[1] % 4)).t()[: right.shape[1]]
+def gemm_in_blocks(a, b, left, right, dtype):
+    """With factors of blocks. cuBLAS reads those of B in fours along the depth; `torch._scaled_mm` takes no room for them, and is wrong without it."""
+    if not hasattr(F, "ScalingType"):
+        raise Unavailable("this PyTorch has no torch.nn.functional.scaled_mm")
+    # Ours lie block after block of the depth, and block after block of columns.
+    left, right = left.reshape(-1, a.shape[0]).t(), right.reshape((b.shape[1] + 127) // 128, -1)
+    right = F.pad(right, (0, -right.shape[1] % 4)).t()
+    kinds = F.ScalingType.BlockWise1x128, F.ScalingType.BlockWise128x128
+    return lambda: F.scaled_mm(a, b, left, kinds[0], right, kinds[1], output_dtype=dtype)
 
 
 def gemm_scaled(a, b, inputs, options):
     """With factors of A and B, as `torch._scaled_mm` takes them."""
     one = torch.ones(1, device="cuda")
     left, right = inputs.get("scale_a", one), inputs.get("scale_b", one)
+    dtype = DTYPES[options["dtype"]]
+    if options["scales"] == "blocks":
+        return gemm_in_blocks(a, b, left, right, dtype)
     left, right = {
         "none": lambda: (left.reshape(()), right.reshape(())),
         "tensor": lambda: (left.reshape(()), right.reshape(())),
         "rows": lambda: (left[:, None], right[None, :]),
         "mx": lambda: powers(left, right),
-        # Ours lie block after block of the depth, and block after block of columns.
-        "blocks": lambda: (left.reshape(-1, a.shape[0]).t(), in_fours(right.reshape((b.shape[1] + 127) // 128, -1))),
     }[options["scales"]]()
-    fast = options["sums"] == "fast" and options["scales"] != "blocks"
-    dtype = DTYPES[options["dtype"]]
+    fast = options["sums"] == "fast"
     return lambda: torch._scaled_mm(a, b, left, right, out_dtype=dtype, use_fast_accum=fast)
 
 
