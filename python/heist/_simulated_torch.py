@@ -11,6 +11,7 @@ from typing import Any, Iterator
 from unittest import mock
 
 import torch
+from torch._ops import HigherOrderOperator
 from torch.overrides import TorchFunctionMode
 from torch.utils._device import DeviceContext
 from torch.utils._python_dispatch import TorchDispatchMode
@@ -83,6 +84,9 @@ class _Unwritten(TorchDispatchMode):
         # below: seconds, in a process that compiles nothing.
         return False
 
+    # Operators of operators, such as the one that `torch.library.wrap_triton` makes of a kernel, come here too.
+    supports_higher_order_operators = True
+
     def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
         compiles = hasattr(sys.modules.get("torch._dynamo"), "disable")
         follow = _not_traced() if compiles else _Unwritten._follow
@@ -90,6 +94,10 @@ class _Unwritten(TorchDispatchMode):
 
     def _follow(self, func: Any, args: Any, kwargs: Any) -> Any:
         result = func(*args, **kwargs)
+        if isinstance(func, HigherOrderOperator):
+            # It has no schema. A kernel's writes are noted where it is launched.
+            self._written(result)
+            return result
         name = func._schema.name.rpartition("::")[2]
         if name in _EMPTY:
             self._note(result)

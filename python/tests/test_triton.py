@@ -269,6 +269,17 @@ def test_a_tile_of_fewer_elements_than_threads_is_updated_in_place(gpu, block):
     close(total, torch.stack([want[:block].sum(), want[block:].sum()]), 1e-4)
 
 
+def test_kernels_wrapped_for_the_compiler_of_torch_are_launched(gpu):
+    # `torch.library.wrap_triton` makes an operator of operators of a kernel.
+    from torch.library import wrap_triton
+
+    x = random(100)
+    out = torch.empty_like(x)
+    wrap_triton(kernels.add_kernel)[(1,)](x, x, out, 100, BLOCK=128)
+    close(out, x * 2, 0)
+    assert [launch.kernel for launch in gpu.launches] == ["add_kernel"]
+
+
 def test_what_is_no_memory_of_the_host_is_refused():
     with heist.triton.simulate("h200"), pytest.raises(ValueError, match=r"pass `.cpu\(\)`"):
         kernels.add_kernel[(1,)](*[torch.ones(8, device="meta")] * 3, 8, BLOCK=8)
