@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import contextlib
 import functools
+import re
 import sys
 import weakref
 from typing import Any, Iterator
@@ -67,6 +68,23 @@ class _CudaIsCpu(TorchFunctionMode):
         return func(*(_moved(value) for value in args), **kwargs)
 
 
+# Operators of PyTorch and Heist, which work on the host's memory as they are.
+_OURS = ("aten", "prim", "prims", "heist")
+
+
+def _kernel_in_python(func: Any) -> Any:
+    """Where an operator of somebody else has its code in Python: for a GPU if there is such code, else for all devices."""
+    if func.namespace in _OURS:
+        return None
+    # Those in C++ have a signature where this says that there is none.
+    keys = re.findall(r"^(\w+)(?:\[alias\])?: .* :: \(none\)", torch._C._dispatch_dump(func.name()), re.MULTILINE)
+    if "CUDA" in keys:
+        return torch._C.DispatchKeySet(torch._C.DispatchKey.CUDA)
+    if "CPU" in keys or "CompositeExplicitAutograd" in keys:
+        return torch._C.DispatchKeySet(torch._C.DispatchKey.CPU)
+    return None
+
+
 _EMPTY = {"empty", "empty_like", "empty_strided", "new_empty", "new_empty_strided", "empty_permuted"}
 
 
@@ -93,7 +111,7 @@ class _Unwritten(TorchDispatchMode):
         return follow(self, func, args, kwargs or {})
 
     def _follow(self, func: Any, args: Any, kwargs: Any) -> Any:
-        result = func(*args, **kwargs)
+        result = self._call(func, args, kwargs)
         if isinstance(func, HigherOrderOperator):
             # It has no schema. A kernel's writes are noted where it is launched.
             self._written(result)
@@ -111,6 +129,14 @@ class _Unwritten(TorchDispatchMode):
             if told.alias_info is None:
                 self._written(value)
         return result
+
+    def _call(self, func: Any, args: Any, kwargs: Any) -> Any:
+        keys = None if isinstance(func, HigherOrderOperator) else _kernel_in_python(func)
+        if keys is None:
+            return func(*args, **kwargs)
+        # Modes are off while one of them runs an operator, and this one's code is a program like any other.
+        with self, _CudaIsCpu():
+            return func.redispatch(keys, *args, **kwargs)
 
     def _note(self, tensor: torch.Tensor) -> None:
         storage = tensor.untyped_storage()
@@ -208,6 +234,17 @@ def _autocast(initialise: Any) -> Any:
     return autocast
 
 
+def _with_mode(function: Any) -> Any:
+    """A function that runs code of programs, and that a mode has called: while it does, the mode is off."""
+
+    @functools.wraps(function)
+    def with_mode(*args: Any, **kwargs: Any) -> Any:
+        with _CudaIsCpu():
+            return function(*args, **kwargs)
+
+    return with_mode
+
+
 @functools.cache
 def _not_traced() -> Any:
     """What follows an operation, where ``torch.compile`` may be at work: it must not compile that."""
@@ -290,6 +327,9 @@ def cuda_is_simulated(session: Any) -> Iterator[None]:
         for name in ("get_autocast_dtype", "set_autocast_enabled", "set_autocast_dtype"):
             stack.enter_context(mock.patch.object(torch, name, _moving(getattr(torch, name))))
         stack.enter_context(mock.patch.object(torch, "Generator", _Generator))
+        for module in (torch.autograd, torch.autograd.graph):
+            backward = _with_mode(module._engine_run_backward)
+            stack.enter_context(mock.patch.object(module, "_engine_run_backward", backward))
         stack.enter_context(mock.patch.object(DeviceContext, "__init__", _moving(DeviceContext.__init__)))
         stack.enter_context(mock.patch.object(torch.autocast, "__init__", _autocast(torch.autocast.__init__)))
         stack.enter_context(_CudaIsCpu())
