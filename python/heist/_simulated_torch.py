@@ -154,6 +154,10 @@ class _Unwritten(TorchDispatchMode):
                 self._written(part)
 
 
+def _empty_strided(size: Any, stride: Any, dtype: torch.dtype) -> torch.Tensor:
+    return torch.empty_strided(tuple(size), tuple(stride), dtype=dtype)
+
+
 class _Event:
     """An event of a device that does everything at once."""
 
@@ -185,6 +189,21 @@ class _Stream(_Event):
         pass
 
     wait_event = record_event = wait_stream
+
+
+class _Device:
+    """``torch.cuda.device(0)`` of the only GPU that there is."""
+
+    def __init__(self, device: Any = None) -> None:
+        index = getattr(device, "index", device)
+        self.idx = index if isinstance(index, int) else 0
+        self.prev_idx = 0
+
+    def __enter__(self) -> "_Device":
+        return self
+
+    def __exit__(self, *_: Any) -> None:
+        pass
 
 
 def _as_asked(outside: Any, inside: Any) -> Any:
@@ -318,8 +337,15 @@ def cuda_is_simulated(session: Any) -> Iterator[None]:
                 stack.enter_context(mock.patch.object(torch.accelerator, name, _as_asked(outside, inside)))
         stack.enter_context(mock.patch.object(torch.cuda, "Event", _Event))
         stack.enter_context(mock.patch.object(torch.cuda, "Stream", _Stream))
-        for name in ("device", "stream"):
-            stack.enter_context(mock.patch.object(torch.cuda, name, lambda *_: contextlib.nullcontext()))
+        stack.enter_context(mock.patch.object(torch.cuda, "stream", lambda *_: contextlib.nullcontext()))
+        for name in ("device", "_DeviceGuard"):
+            stack.enter_context(mock.patch.object(torch.cuda, name, _Device))
+        # A build of PyTorch without CUDA has none of these. Code of Inductor uses them.
+        for owner, name, instead in (
+            (torch._C, "_cuda_getCurrentRawStream", lambda *_: 0),
+            (torch._C._dynamo.guards, "_empty_strided_cuda", _empty_strided),
+        ):
+            stack.enter_context(mock.patch.object(owner, name, instead, create=True))
         for name in ("get_rng_state", "set_rng_state"):
             stack.enter_context(mock.patch.object(torch.cuda, name, _on_the_cpu(getattr(torch, name))))
         asks = torch.is_autocast_enabled
