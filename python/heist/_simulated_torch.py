@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import contextlib
 import functools
+import importlib
 import re
 import sys
 import weakref
@@ -270,6 +271,58 @@ def _not_traced() -> Any:
     return torch._dynamo.disable(_Unwritten._follow)
 
 
+class _Patches:
+    """What is put in place of PyTorch's functions."""
+
+    # Those of all sessions that this is inside of.
+    _all: list[Any] = []
+
+    def __init__(self, stack: contextlib.ExitStack) -> None:
+        self._stack = stack
+        stack.callback(self._all.__delitem__, slice(len(self._all), None))
+
+    def put(self, owner: Any, name: str, instead: Any, **how: Any) -> None:
+        patch = mock.patch.object(owner, name, instead, **how)
+        self._stack.enter_context(patch)
+        self._all.append(patch)
+
+
+def import_dynamo() -> None:
+    """Dynamo keeps functions of PyTorch in tables when it is imported, for the rest of the process: PyTorch is itself
+    meanwhile."""
+    if "torch._dynamo" in sys.modules:
+        return
+    patches = list(_Patches._all)
+    for patch in reversed(patches):
+        patch.__exit__(None, None, None)
+    try:
+        importlib.import_module("torch._dynamo")
+    finally:
+        for patch in patches:
+            patch.__enter__()
+
+
+def _compile_nothing(stack: contextlib.ExitStack, patches: _Patches) -> None:
+    """What ``torch.compile`` has made runs as it is written: PyTorch compiles nothing under a mode, and with
+    ``fullgraph=True`` takes that for an error. Dynamo is not imported for this."""
+    compile_function = torch.compile
+
+    def eager() -> None:
+        nonlocal eager
+        stack.enter_context(torch.compiler.set_stance("force_eager"))
+        eager = lambda: None  # noqa: E731
+
+    @functools.wraps(compile_function)
+    def compile_eagerly(*args: Any, **kwargs: Any) -> Any:
+        import_dynamo()
+        eager()
+        return compile_function(*args, **kwargs)
+
+    if "torch._dynamo" in sys.modules:
+        eager()
+    patches.put(torch, "compile", compile_eagerly)
+
+
 @contextlib.contextmanager
 def cuda_is_simulated(session: Any) -> Iterator[None]:
     """PyTorch as if it had the simulated GPU."""
@@ -321,8 +374,9 @@ def cuda_is_simulated(session: Any) -> Iterator[None]:
         "reset_peak_memory_stats": None,
     }
     with contextlib.ExitStack() as stack:
+        patches = _Patches(stack)
         for name, answer in answers.items():
-            stack.enter_context(mock.patch.object(torch.cuda, name, lambda *_, answer=answer, **__: answer))
+            patches.put(torch.cuda, name, lambda *_, answer=answer, **__: answer)
         accelerator = {
             "is_available": (True, False),
             "current_accelerator": (torch.device("cuda"), None),
@@ -334,30 +388,31 @@ def cuda_is_simulated(session: Any) -> Iterator[None]:
         }
         for name, (outside, inside) in accelerator.items():
             if hasattr(torch.accelerator, name):
-                stack.enter_context(mock.patch.object(torch.accelerator, name, _as_asked(outside, inside)))
-        stack.enter_context(mock.patch.object(torch.cuda, "Event", _Event))
-        stack.enter_context(mock.patch.object(torch.cuda, "Stream", _Stream))
-        stack.enter_context(mock.patch.object(torch.cuda, "stream", lambda *_: contextlib.nullcontext()))
+                patches.put(torch.accelerator, name, _as_asked(outside, inside))
+        patches.put(torch.cuda, "Event", _Event)
+        patches.put(torch.cuda, "Stream", _Stream)
+        patches.put(torch.cuda, "stream", lambda *_: contextlib.nullcontext())
         for name in ("device", "_DeviceGuard"):
-            stack.enter_context(mock.patch.object(torch.cuda, name, _Device))
+            patches.put(torch.cuda, name, _Device)
         # A build of PyTorch without CUDA has none of these. Code of Inductor uses them.
         for owner, name, instead in (
             (torch._C, "_cuda_getCurrentRawStream", lambda *_: 0),
             (torch._C._dynamo.guards, "_empty_strided_cuda", _empty_strided),
         ):
-            stack.enter_context(mock.patch.object(owner, name, instead, create=True))
+            patches.put(owner, name, instead, create=True)
         for name in ("get_rng_state", "set_rng_state"):
-            stack.enter_context(mock.patch.object(torch.cuda, name, _on_the_cpu(getattr(torch, name))))
+            patches.put(torch.cuda, name, _on_the_cpu(getattr(torch, name)))
         asks = torch.is_autocast_enabled
-        stack.enter_context(mock.patch.object(torch, "is_autocast_enabled", lambda kind="cuda": asks(_moved(kind))))
+        patches.put(torch, "is_autocast_enabled", lambda kind="cuda": asks(_moved(kind)))
         for name in ("get_autocast_dtype", "set_autocast_enabled", "set_autocast_dtype"):
-            stack.enter_context(mock.patch.object(torch, name, _moving(getattr(torch, name))))
-        stack.enter_context(mock.patch.object(torch, "Generator", _Generator))
+            patches.put(torch, name, _moving(getattr(torch, name)))
+        patches.put(torch, "Generator", _Generator)
         for module in (torch.autograd, torch.autograd.graph):
             backward = _with_mode(module._engine_run_backward)
-            stack.enter_context(mock.patch.object(module, "_engine_run_backward", backward))
-        stack.enter_context(mock.patch.object(DeviceContext, "__init__", _moving(DeviceContext.__init__)))
-        stack.enter_context(mock.patch.object(torch.autocast, "__init__", _autocast(torch.autocast.__init__)))
+            patches.put(module, "_engine_run_backward", backward)
+        patches.put(DeviceContext, "__init__", _moving(DeviceContext.__init__))
+        patches.put(torch.autocast, "__init__", _autocast(torch.autocast.__init__))
+        _compile_nothing(stack, patches)
         stack.enter_context(_CudaIsCpu())
         stack.enter_context(_Unwritten(session))
         yield

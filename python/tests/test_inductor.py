@@ -1,6 +1,8 @@
 """Code that Inductor wrote, on a simulated GPU. Its run-time is imported here, which takes seconds: once."""
 
 import gc
+import subprocess
+import sys
 from pathlib import Path
 
 import pytest
@@ -35,6 +37,31 @@ def test_its_findings_have_lines_of_its_kernels(tmp_path):
     bad.write_text(CODE.read_text().replace("xnumel = 1540", "xnumel = 1541"))
     with heist.triton.simulate("h200"), pytest.raises(heist.FindingError, match=r"M001[\s\S]*tl.load\(in_out_ptr0"):
         heist.triton.load_inductor(bad).call([torch.randn(20, 77)])
+
+
+def test_compiled_functions_run_as_they_are_written():
+    # PyTorch compiles nothing under a mode, and must not compile the mode itself instead.
+    x = torch.randn(10)
+    with heist.triton.simulate("h200"):
+        doubled = torch.compile(lambda x: x + x, fullgraph=True)
+        torch.testing.assert_close(doubled(x), x + x)
+
+
+def test_dynamo_keeps_the_functions_of_pytorch_where_it_is_imported_inside(tmp_path):
+    # In a process of its own, whose first session imports it.
+    script = tmp_path / "script.py"
+    script.write_text(
+        "import torch, heist.triton\n"
+        "with heist.triton.simulate('h200'), heist.triton.simulate('h200'):\n"
+        "    compiled = torch.compile(lambda x: x + torch.is_autocast_enabled('cpu'), fullgraph=True, backend='eager')\n"
+        "    assert compiled(torch.ones(2)).is_cuda and torch.cuda.is_available()\n"
+        "assert torch.cuda.get_device_properties.__module__ == 'torch.cuda'\n"
+        "from torch._dynamo.device_interface import CudaInterface\n"
+        "assert CudaInterface.get_device_properties is torch.cuda.get_device_properties\n"
+        "print(compiled(torch.ones(2)).tolist())\n"
+    )
+    done = subprocess.run([sys.executable, str(script)], capture_output=True, text=True, check=False)
+    assert done.stdout == "[1.0, 1.0]\n", done.stderr
 
 
 def test_it_needs_a_session():

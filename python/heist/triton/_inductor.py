@@ -37,6 +37,9 @@ def load_inductor(path: str | os.PathLike[str]) -> Any:
 
 def _prepare(session: Session) -> None:
     """Makes Inductor's run-time ask the session where it would ask a driver, until the session ends."""
+    from .. import _simulated_torch
+
+    _simulated_torch.import_dynamo()
     import torch._inductor.async_compile  # noqa: F401
     from torch._dynamo.device_interface import CudaInterface
     from torch._inductor import config
