@@ -5,12 +5,15 @@ from __future__ import annotations
 
 import contextlib
 import functools
+import importlib
+import re
 import sys
 import weakref
 from typing import Any, Iterator
 from unittest import mock
 
 import torch
+from torch._ops import HigherOrderOperator
 from torch.overrides import TorchFunctionMode
 from torch.utils._device import DeviceContext
 from torch.utils._python_dispatch import TorchDispatchMode
@@ -66,6 +69,23 @@ class _CudaIsCpu(TorchFunctionMode):
         return func(*(_moved(value) for value in args), **kwargs)
 
 
+# Operators of PyTorch and Heist, which work on the host's memory as they are.
+_OURS = ("aten", "prim", "prims", "heist")
+
+
+def _kernel_in_python(func: Any) -> Any:
+    """Where an operator of somebody else has its code in Python: for a GPU if there is such code, else for all devices."""
+    if func.namespace in _OURS:
+        return None
+    # Those in C++ have a signature where this says that there is none.
+    keys = re.findall(r"^(\w+)(?:\[alias\])?: .* :: \(none\)", torch._C._dispatch_dump(func.name()), re.MULTILINE)
+    if "CUDA" in keys:
+        return torch._C.DispatchKeySet(torch._C.DispatchKey.CUDA)
+    if "CPU" in keys or "CompositeExplicitAutograd" in keys:
+        return torch._C.DispatchKeySet(torch._C.DispatchKey.CPU)
+    return None
+
+
 _EMPTY = {"empty", "empty_like", "empty_strided", "new_empty", "new_empty_strided", "empty_permuted"}
 
 
@@ -83,13 +103,20 @@ class _Unwritten(TorchDispatchMode):
         # below: seconds, in a process that compiles nothing.
         return False
 
+    # Operators of operators, such as the one that `torch.library.wrap_triton` makes of a kernel, come here too.
+    supports_higher_order_operators = True
+
     def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
         compiles = hasattr(sys.modules.get("torch._dynamo"), "disable")
         follow = _not_traced() if compiles else _Unwritten._follow
         return follow(self, func, args, kwargs or {})
 
     def _follow(self, func: Any, args: Any, kwargs: Any) -> Any:
-        result = func(*args, **kwargs)
+        result = self._call(func, args, kwargs)
+        if isinstance(func, HigherOrderOperator):
+            # It has no schema. A kernel's writes are noted where it is launched.
+            self._written(result)
+            return result
         name = func._schema.name.rpartition("::")[2]
         if name in _EMPTY:
             self._note(result)
@@ -103,6 +130,14 @@ class _Unwritten(TorchDispatchMode):
             if told.alias_info is None:
                 self._written(value)
         return result
+
+    def _call(self, func: Any, args: Any, kwargs: Any) -> Any:
+        keys = None if isinstance(func, HigherOrderOperator) else _kernel_in_python(func)
+        if keys is None:
+            return func(*args, **kwargs)
+        # Modes are off while one of them runs an operator, and this one's code is a program like any other.
+        with self, _CudaIsCpu():
+            return func.redispatch(keys, *args, **kwargs)
 
     def _note(self, tensor: torch.Tensor) -> None:
         storage = tensor.untyped_storage()
@@ -118,6 +153,10 @@ class _Unwritten(TorchDispatchMode):
         elif isinstance(value, (tuple, list)):
             for part in value:
                 self._written(part)
+
+
+def _empty_strided(size: Any, stride: Any, dtype: torch.dtype) -> torch.Tensor:
+    return torch.empty_strided(tuple(size), tuple(stride), dtype=dtype)
 
 
 class _Event:
@@ -151,6 +190,21 @@ class _Stream(_Event):
         pass
 
     wait_event = record_event = wait_stream
+
+
+class _Device:
+    """``torch.cuda.device(0)`` of the only GPU that there is."""
+
+    def __init__(self, device: Any = None) -> None:
+        index = getattr(device, "index", device)
+        self.idx = index if isinstance(index, int) else 0
+        self.prev_idx = 0
+
+    def __enter__(self) -> "_Device":
+        return self
+
+    def __exit__(self, *_: Any) -> None:
+        pass
 
 
 def _as_asked(outside: Any, inside: Any) -> Any:
@@ -200,10 +254,73 @@ def _autocast(initialise: Any) -> Any:
     return autocast
 
 
+def _with_mode(function: Any) -> Any:
+    """A function that runs code of programs, and that a mode has called: while it does, the mode is off."""
+
+    @functools.wraps(function)
+    def with_mode(*args: Any, **kwargs: Any) -> Any:
+        with _CudaIsCpu():
+            return function(*args, **kwargs)
+
+    return with_mode
+
+
 @functools.cache
 def _not_traced() -> Any:
     """What follows an operation, where ``torch.compile`` may be at work: it must not compile that."""
     return torch._dynamo.disable(_Unwritten._follow)
+
+
+class _Patches:
+    """What is put in place of PyTorch's functions."""
+
+    # Those of all sessions that this is inside of.
+    _all: list[Any] = []
+
+    def __init__(self, stack: contextlib.ExitStack) -> None:
+        self._stack = stack
+        stack.callback(self._all.__delitem__, slice(len(self._all), None))
+
+    def put(self, owner: Any, name: str, instead: Any, **how: Any) -> None:
+        patch = mock.patch.object(owner, name, instead, **how)
+        self._stack.enter_context(patch)
+        self._all.append(patch)
+
+
+def import_dynamo() -> None:
+    """Dynamo keeps functions of PyTorch in tables when it is imported, for the rest of the process: PyTorch is itself
+    meanwhile."""
+    if "torch._dynamo" in sys.modules:
+        return
+    patches = list(_Patches._all)
+    for patch in reversed(patches):
+        patch.__exit__(None, None, None)
+    try:
+        importlib.import_module("torch._dynamo")
+    finally:
+        for patch in patches:
+            patch.__enter__()
+
+
+def _compile_nothing(stack: contextlib.ExitStack, patches: _Patches) -> None:
+    """What ``torch.compile`` has made runs as it is written: PyTorch compiles nothing under a mode, and with
+    ``fullgraph=True`` takes that for an error. Dynamo is not imported for this."""
+    compile_function = torch.compile
+
+    def eager() -> None:
+        nonlocal eager
+        stack.enter_context(torch.compiler.set_stance("force_eager"))
+        eager = lambda: None  # noqa: E731
+
+    @functools.wraps(compile_function)
+    def compile_eagerly(*args: Any, **kwargs: Any) -> Any:
+        import_dynamo()
+        eager()
+        return compile_function(*args, **kwargs)
+
+    if "torch._dynamo" in sys.modules:
+        eager()
+    patches.put(torch, "compile", compile_eagerly)
 
 
 @contextlib.contextmanager
@@ -257,8 +374,9 @@ def cuda_is_simulated(session: Any) -> Iterator[None]:
         "reset_peak_memory_stats": None,
     }
     with contextlib.ExitStack() as stack:
+        patches = _Patches(stack)
         for name, answer in answers.items():
-            stack.enter_context(mock.patch.object(torch.cuda, name, lambda *_, answer=answer, **__: answer))
+            patches.put(torch.cuda, name, lambda *_, answer=answer, **__: answer)
         accelerator = {
             "is_available": (True, False),
             "current_accelerator": (torch.device("cuda"), None),
@@ -270,20 +388,31 @@ def cuda_is_simulated(session: Any) -> Iterator[None]:
         }
         for name, (outside, inside) in accelerator.items():
             if hasattr(torch.accelerator, name):
-                stack.enter_context(mock.patch.object(torch.accelerator, name, _as_asked(outside, inside)))
-        stack.enter_context(mock.patch.object(torch.cuda, "Event", _Event))
-        stack.enter_context(mock.patch.object(torch.cuda, "Stream", _Stream))
-        for name in ("device", "stream"):
-            stack.enter_context(mock.patch.object(torch.cuda, name, lambda *_: contextlib.nullcontext()))
+                patches.put(torch.accelerator, name, _as_asked(outside, inside))
+        patches.put(torch.cuda, "Event", _Event)
+        patches.put(torch.cuda, "Stream", _Stream)
+        patches.put(torch.cuda, "stream", lambda *_: contextlib.nullcontext())
+        for name in ("device", "_DeviceGuard"):
+            patches.put(torch.cuda, name, _Device)
+        # A build of PyTorch without CUDA has none of these. Code of Inductor uses them.
+        for owner, name, instead in (
+            (torch._C, "_cuda_getCurrentRawStream", lambda *_: 0),
+            (torch._C._dynamo.guards, "_empty_strided_cuda", _empty_strided),
+        ):
+            patches.put(owner, name, instead, create=True)
         for name in ("get_rng_state", "set_rng_state"):
-            stack.enter_context(mock.patch.object(torch.cuda, name, _on_the_cpu(getattr(torch, name))))
+            patches.put(torch.cuda, name, _on_the_cpu(getattr(torch, name)))
         asks = torch.is_autocast_enabled
-        stack.enter_context(mock.patch.object(torch, "is_autocast_enabled", lambda kind="cuda": asks(_moved(kind))))
+        patches.put(torch, "is_autocast_enabled", lambda kind="cuda": asks(_moved(kind)))
         for name in ("get_autocast_dtype", "set_autocast_enabled", "set_autocast_dtype"):
-            stack.enter_context(mock.patch.object(torch, name, _moving(getattr(torch, name))))
-        stack.enter_context(mock.patch.object(torch, "Generator", _Generator))
-        stack.enter_context(mock.patch.object(DeviceContext, "__init__", _moving(DeviceContext.__init__)))
-        stack.enter_context(mock.patch.object(torch.autocast, "__init__", _autocast(torch.autocast.__init__)))
+            patches.put(torch, name, _moving(getattr(torch, name)))
+        patches.put(torch, "Generator", _Generator)
+        for module in (torch.autograd, torch.autograd.graph):
+            backward = _with_mode(module._engine_run_backward)
+            patches.put(module, "_engine_run_backward", backward)
+        patches.put(DeviceContext, "__init__", _moving(DeviceContext.__init__))
+        patches.put(torch.autocast, "__init__", _autocast(torch.autocast.__init__))
+        _compile_nothing(stack, patches)
         stack.enter_context(_CudaIsCpu())
         stack.enter_context(_Unwritten(session))
         yield

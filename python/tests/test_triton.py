@@ -269,6 +269,67 @@ def test_a_tile_of_fewer_elements_than_threads_is_updated_in_place(gpu, block):
     close(total, torch.stack([want[:block].sum(), want[block:].sum()]), 1e-4)
 
 
+def test_kernels_wrapped_for_the_compiler_of_torch_are_launched(gpu):
+    # `torch.library.wrap_triton` makes an operator of operators of a kernel.
+    from torch.library import wrap_triton
+
+    x = random(100)
+    out = torch.empty_like(x)
+    wrap_triton(kernels.add_kernel)[(1,)](x, x, out, 100, BLOCK=128)
+    close(out, x * 2, 0)
+    assert [launch.kernel for launch in gpu.launches] == ["add_kernel"]
+
+
+def asserted_on_a_gpu(x):
+    assert x.is_cuda and x.device == torch.zeros(1, device="cuda").device
+    return x
+
+
+class Doubled(torch.autograd.Function):
+    @staticmethod
+    def forward(_, x):
+        return kernels.add(asserted_on_a_gpu(x), x)
+
+    @staticmethod
+    def backward(_, gradient):
+        return kernels.add(asserted_on_a_gpu(gradient.contiguous()), gradient.contiguous())
+
+
+def test_gradients_see_a_gpu_as_well():
+    x = random(100).requires_grad_()
+    with heist.triton.simulate("h200") as session:
+        Doubled.apply(x).backward(torch.ones(100))
+        torch.autograd.grad(Doubled.apply(x), x, torch.ones(100))
+    close(x.grad, torch.full((100,), 2.0), 0)
+    assert len(session.launches) == 4
+
+
+def test_operators_written_in_python_see_a_gpu_and_what_they_write_is_noted():
+    library = torch.library.Library("heist_tests", "FRAGMENT")
+    library.define("filled(Tensor x) -> Tensor")
+
+    def filled(x):
+        out = torch.empty_like(asserted_on_a_gpu(x), device="cuda")
+        kernels.add_kernel[(1,)](x, x, out, 100, BLOCK=128)
+        return out
+
+    # Many are registered for a GPU alone.
+    library.impl("filled", filled, "CUDA")
+
+    @torch.library.custom_op("heist_tests::accumulated", mutates_args=("total",))
+    def accumulated(x: torch.Tensor, total: torch.Tensor) -> None:
+        asserted_on_a_gpu(total).zero_()
+        kernels.add_kernel[(1,)](x, total, total, 100, BLOCK=128)
+
+    x = random(100)
+    with heist.triton.simulate("h200") as session:
+        close(torch.ops.heist_tests.filled(x), x * 2, 0)
+        total = torch.empty_like(x)
+        accumulated(x, total)
+    close(total, x, 0)
+    assert len(session.launches) == 2
+
+
 def test_what_is_no_memory_of_the_host_is_refused():
     with heist.triton.simulate("h200"), pytest.raises(ValueError, match=r"pass `.cpu\(\)`"):
         kernels.add_kernel[(1,)](*[torch.ones(8, device="meta")] * 3, 8, BLOCK=8)

@@ -14,7 +14,7 @@ const TESTED_WITH: [(&str, &str); 2] = [
     (
         "torch",
         "the tests of operations for PyTorch (python/tests/test_torch_*.py), and with Triton those of its kernels \
-         (test_triton*.py, test_pytest_plugin.py)",
+         (test_triton*.py, test_inductor.py, test_pytest_plugin.py)",
     ),
     (
         "transformers",

@@ -15,9 +15,10 @@ from __future__ import annotations
 
 from typing import Any
 
+from ._inductor import load_inductor
 from ._session import CompilerWarning, Launched, Session, active, simulate
 
-__all__ = ["CompilerWarning", "Launched", "Session", "active", "check", "simulate"]
+__all__ = ["CompilerWarning", "Launched", "Session", "active", "check", "load_inductor", "simulate"]
 
 
 def check(kernel: Any, grid: Any, *args: Any, device: str = "h200", **how: Any) -> list[Any]:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import dataclasses
 import os
 import time
 import warnings
@@ -15,7 +16,7 @@ from .._launches import CompilerWarning, Gpu, How, Launched, finding_error, fold
 from .._memory import Allocations, NumpyTensor
 from . import _versions
 from ._arguments import Parameters
-from ._driver import Loaded, SimulatedDriver, ptx_instead_of_cubin
+from ._driver import Loaded, SimulatedDriver, let_go_of_kernels, ptx_instead_of_cubin
 
 _sessions: list["Session"] = []
 
@@ -40,6 +41,9 @@ class Session:
     warned: set[str] = field(default_factory=set)
     # What is known of storages of which not everything was written, by their address.
     unwritten: dict[int, bytes] = field(default_factory=dict)
+    # What is undone when it ends, and whether Inductor's run-time was prepared for it.
+    ends: contextlib.ExitStack = field(default_factory=contextlib.ExitStack)
+    runs_inductor: bool = False
 
     def launch(
         self, source: Any, metadata: Any, loaded: Loaded, grid: tuple[int, int, int], arguments: list[Any]
@@ -158,10 +162,15 @@ def simulate(
         raise ValueError(f"configs is 'first' or 'all'; given: {configs!r}")
     session = Session(Gpu(device), explore, seed, limit_s, raises, configs)
     driver = triton.runtime.driver
-    with contextlib.ExitStack() as stack:
+    let_go_of_kernels()
+    with session.ends as stack:
         before = driver._active
         stack.callback(setattr, driver, "_active", before)
         driver.set_active(SimulatedDriver(session.gpu, session.launch))
+        # Programs that look for the driver of NVIDIA's GPUs, as Inductor's do, find this one.
+        nvidia = triton.backends.backends["nvidia"]
+        simulated = dataclasses.replace(nvidia, driver=SimulatedDriver)
+        stack.enter_context(mock.patch.dict(triton.backends.backends, {"nvidia": simulated}))
         # What is compiled here is no code for a real GPU: it is kept apart.
         stack.enter_context(knobs.runtime.scope())
         stack.enter_context(knobs.cache.scope())

@@ -5,7 +5,8 @@ use heist_ptx::{Diagnostic, FunctionKind, rule};
 
 /// M013: a read before every write of the register. Reads that only some paths reach without a
 /// write are left to a run: compilers make them, and guard their use. So are moves and
-/// permutations of bytes, which may not use it, and accumulators of `wgmma`, which can start at zero.
+/// permutations of bytes, which may not use it, conversions of pairs, of which a half may be dropped,
+/// and accumulators of `wgmma`, which can start at zero.
 pub(super) fn reads(cx: &Context<'_, '_>, out: &mut Vec<Diagnostic>) {
     // The parameters of a function are registers that its caller sets.
     if cx.function().kind != FunctionKind::Entry {
@@ -14,7 +15,8 @@ pub(super) fn reads(cx: &Context<'_, '_>, out: &mut Vec<Diagnostic>) {
     let flow = cx.flow;
     let mut told = vec![false; flow.registers];
     for (at, op) in flow.reachable_ops() {
-        if ["mov", "prmt", "wgmma"].iter().any(|name| op.is(name)) {
+        let of_pair = op.is("cvt") && op.roles.reads.len() > 1;
+        if of_pair || ["mov", "prmt", "wgmma"].iter().any(|name| op.is(name)) {
             continue;
         }
         for &register in &op.roles.reads {

@@ -461,14 +461,19 @@ fn stores(cx: &mut Cx<'_>, element: u32, stored: &[Option<u32>], mask: Mask) {
     let Some(groups) = doubts.and_then(|doubts| doubts.stores.take()) else {
         return;
     };
+    let element = element as usize;
     let values: Vec<(Doubt, Bytes)> = stored
         .iter()
         .map(|row| match *row {
-            Some(row) => (of_row(cx, row, mask), bytes_of(cx, row, mask)),
+            Some(row) => {
+                let bytes = bytes_of(cx, row, mask);
+                // A register may be wider than what is stored of it.
+                let lanes = bytes[..element].iter().fold(0, |lanes, byte| lanes | byte);
+                (of_row(cx, row, mask).within(lanes), bytes)
+            }
             None => (Doubt::default(), [0; 16]),
         })
         .collect();
-    let element = element as usize;
     let all = values.iter().flat_map(|(_, bytes)| &bytes[..element]);
     let all = all.fold(mask, |lanes, byte| lanes & byte);
     // Padding comes beside bytes that are defined; of anything else one register is enough.

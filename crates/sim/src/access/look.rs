@@ -10,6 +10,7 @@ use crate::race::clock::{Behind, SEVERAL, WarpClock};
 use crate::race::history::History;
 use crate::race::shadow::Floor;
 use crate::race::touch::LineTouch;
+use crate::race::trace::Clash;
 use crate::state::memory::region::Region;
 use crate::state::team::Team;
 use crate::state::users::Part;
@@ -23,10 +24,11 @@ pub(crate) fn watch(
     does: Does,
     kind: AccessKind,
 ) {
-    watch_unless(cx, group, contiguous, does, kind, |_| false);
+    watch_unless(cx, group, contiguous, does, kind, |_, _| u128::MAX);
 }
 
-/// The same, where unordered writes may be harmless because both write the same value.
+/// The same, where unordered writes may be harmless because both write the same value: `changes`
+/// are the bytes of a line that the access is about to change.
 #[inline]
 pub(crate) fn watch_unless(
     cx: &mut Cx<'_>,
@@ -34,7 +36,7 @@ pub(crate) fn watch_unless(
     contiguous: bool,
     does: Does,
     kind: AccessKind,
-    harmless: impl FnOnce(&mut Cx<'_>) -> bool,
+    changes: impl Fn(&mut Cx<'_>, u64) -> u128,
 ) {
     if matches!(group.home, Home::Const | Home::Param | Home::Local) {
         return;
@@ -70,7 +72,7 @@ pub(crate) fn watch_unless(
             .lines(contiguous, |line| look.line(region, line, clock, floor));
     }
     if look.has_found() {
-        tell(cx, group, look, harmless);
+        tell(cx, group, look, changes);
     }
 }
 
@@ -154,6 +156,10 @@ pub(crate) struct Look {
     unwritten: Option<u64>,
     /// The first race, and its line.
     found: Option<(Conflict, u64)>,
+    /// The first one that is none between two writes.
+    with_read: Option<(Conflict, u64)>,
+    /// All of those between two writes, by line.
+    clashes: Vec<(u64, Clash)>,
 }
 
 impl Look {
@@ -174,6 +180,8 @@ impl Look {
             told: false,
             unwritten: None,
             found: None,
+            with_read: None,
+            clashes: Vec::new(),
         }
     }
 
@@ -223,11 +231,48 @@ impl Look {
     ) {
         let access = Access::of(line, self.does == Does::Writes, self.kind, self.pc);
         let conflict = history.access(line.line, &access, clock, self.geography, floor);
-        if let Some(conflict) = conflict
-            && self.found.is_none()
-        {
-            self.found = Some((conflict, line.line));
+        if let Some(conflict) = conflict {
+            self.note(history, (conflict, line.line));
         }
+    }
+
+    #[cold]
+    fn note(&mut self, history: &mut History, found: (Conflict, u64)) {
+        let (conflict, line) = found;
+        self.found.get_or_insert(found);
+        if self.does == Does::Writes && conflict.their_write {
+            let clashes = history.clashes(line).into_iter();
+            self.clashes.extend(clashes.map(|clash| (line, clash)));
+        } else {
+            self.with_read.get_or_insert(found);
+        }
+    }
+
+    /// The first race, without those between two writes of the same value. A warp writes many values:
+    /// some may be new where nobody else writes, and the same where others do.
+    fn harmful(
+        self,
+        cx: &mut Cx<'_>,
+        group: &Group,
+        changes: impl Fn(&mut Cx<'_>, u64) -> u128,
+    ) -> Option<(Conflict, u64)> {
+        let first = self.found?;
+        if self.clashes.is_empty() || self.checks.same_value || !first.0.their_write {
+            return Some(first);
+        }
+        let touch = group.touch();
+        let differs = |&(line, ref clash): &(u64, Clash)| {
+            let changed = changes(cx, line);
+            let mut found = None;
+            touch.lines(touch.is_contiguous(), |part| {
+                if part.line == line && found.is_none() {
+                    let access = Access::of(part, true, self.kind, self.pc);
+                    found = clash.among(&access, changed, &cx.warp.clock);
+                }
+            });
+            found.map(|conflict| (conflict, line))
+        };
+        self.clashes.iter().find_map(differs).or(self.with_read)
     }
 
     /// Whether there is something to report.
@@ -243,9 +288,9 @@ pub(crate) fn tell(
     cx: &mut Cx<'_>,
     group: &Group,
     look: Look,
-    harmless: impl FnOnce(&mut Cx<'_>) -> bool,
+    changes: impl Fn(&mut Cx<'_>, u64) -> u128,
 ) {
-    let write = look.does == Does::Writes;
+    let (pc, does, kind) = (look.pc, look.does, look.kind);
     if let Some(offset) = look.unwritten
         && !look.told
         && look.found.is_none_or(|(conflict, _)| {
@@ -258,13 +303,12 @@ pub(crate) fn tell(
     {
         report_unwritten(cx, group, offset);
     }
-    if let Some((conflict, line)) = look.found
+    if let Some((conflict, line)) = look.harmful(cx, group, changes)
         && !(matches!(group.home, Home::Shared(_)) && is_ordered_in_shared(cx, &conflict))
-        && !(write && conflict.their_write && !look.checks.same_value && harmless(cx))
     {
         let offset = line * LINE as u64 + u64::from(conflict.byte);
-        let conflict = named(cx, group, offset, conflict, look.pc);
-        report_race(cx, group.home, offset, conflict, look.does, look.kind);
+        let conflict = named(cx, group, offset, conflict, pc);
+        report_race(cx, group.home, offset, conflict, does, kind);
     }
 }
 

@@ -15,7 +15,7 @@ use super::access::{Access, AccessKind, Conflict, Geography};
 use super::clock::{Agent, WarpClock};
 use super::shadow::{Floor, Line};
 use super::touch::Touch;
-use super::trace::Seen;
+use super::trace::{Clash, Seen};
 use crate::lanes::{LANES, Mask};
 
 /// Lines that are allocated together: as many as a page has bits to tell them apart.
@@ -265,6 +265,14 @@ impl History {
             line.clear();
         }
         line.access(access, clock, geography, floor)
+    }
+
+    /// The writes that the access to a line which was recorded last conflicts with, if it was a write.
+    pub(crate) fn clashes(&mut self, line: u64) -> Vec<Clash> {
+        match self.pages.get_mut(line as usize / PAGE) {
+            Some(Some(page)) => page.lines[line as usize % PAGE].clashes(),
+            _ => Vec::new(),
+        }
     }
 
     /// The first conflict that an access to a line would have now. Records nothing.

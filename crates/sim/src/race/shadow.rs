@@ -10,7 +10,7 @@ use super::access::{Access, AccessKind, Conflict, Geography};
 use super::clock::{Agent, SEVERAL, WarpClock};
 use super::touch::IN_ORDER;
 pub(crate) use super::trace::Seen;
-use super::trace::{Places, Trace, cell_mask};
+use super::trace::{Clash, Places, Trace, cell_mask};
 use crate::lanes::Mask;
 
 /// Traces that a line keeps before the oldest make room.
@@ -85,6 +85,8 @@ struct Traces {
     /// warp: its other reads in that epoch conflict with nothing.
     last: usize,
     quiet: bool,
+    /// The writes that the latest access conflicts with, if it is a write.
+    clashes: Vec<Clash>,
     spare: Vec<Places>,
 }
 
@@ -217,6 +219,7 @@ impl Line {
         let (agent, now) = (clock.agent, clock.now);
         let more = self.more.get_or_insert_default();
         more.list.extend(self.plain.take());
+        more.clashes.clear();
         let mut conflict = None;
         let (mut own, mut alike, mut latest) = (usize::MAX, 0, usize::MAX);
         let (mut dead, mut quiet) = (false, !access.write);
@@ -249,8 +252,16 @@ impl Line {
             {
                 continue;
             }
-            if conflict.is_none() && !trace.is_repeated_by(access, agent) {
-                conflict = trace.find_conflict(access, overlap, clock);
+            let both_write = trace.write && access.write;
+            if (conflict.is_none() || both_write) && !trace.is_repeated_by(access, agent) {
+                let found = trace.find_conflict(access, overlap, clock);
+                if both_write && found.is_some() {
+                    more.clashes.push(Clash {
+                        trace: trace.clone(),
+                        bytes: overlap,
+                    });
+                }
+                conflict = conflict.or(found);
             }
             if access.replaces(trace.kind, near) && !same {
                 dead |= trace.forget(access.bytes & !trace.hidden_by(access));
@@ -278,6 +289,12 @@ impl Line {
             }
         }
         conflict
+    }
+
+    /// The writes that the access which was recorded last conflicts with, if it was a write.
+    pub(super) fn clashes(&mut self) -> Vec<Clash> {
+        let more = self.more.as_mut();
+        more.map_or_else(Vec::new, |more| std::mem::take(&mut more.clashes))
     }
 
     /// The first conflict that an access would have now.

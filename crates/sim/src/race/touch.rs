@@ -16,6 +16,15 @@ pub(crate) struct Touch<'a> {
     pub(crate) size: u32,
 }
 
+/// The bytes of a line that an access of `size` bytes at an offset touches; it lies in one line.
+pub(crate) fn bytes_in(line: u64, offset: u64, size: u32) -> u128 {
+    let bytes = u128::MAX >> (128 - size.clamp(1, 128));
+    match offset / 128 == line {
+        true => bytes << (offset % 128),
+        false => 0,
+    }
+}
+
 /// The lanes that touch each cell of a line.
 pub(crate) type Crowds = [Mask; 32];
 

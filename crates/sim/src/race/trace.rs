@@ -316,6 +316,27 @@ impl Trace {
     }
 }
 
+/// A write that came before one to the same bytes, with nothing to order the two.
+#[derive(Clone, Debug)]
+pub(crate) struct Clash {
+    pub(super) trace: Trace,
+    /// The bytes that both write.
+    pub(super) bytes: u128,
+}
+
+impl Clash {
+    /// The first conflict of the later write among some bytes of the line.
+    pub(crate) fn among(
+        &self,
+        access: &Access<'_>,
+        bytes: u128,
+        clock: &WarpClock,
+    ) -> Option<Conflict> {
+        let overlap = self.bytes & access.bytes & bytes;
+        self.trace.find_conflict(access, overlap, clock)
+    }
+}
+
 impl Trace {
     /// A lane of some, and one that came to a cell before, of which the first does not know; each is
     /// [`SEVERAL`] where it was not kept which they were.

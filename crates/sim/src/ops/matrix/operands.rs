@@ -167,16 +167,16 @@ impl Access {
         lanes: Mask,
         act: impl FnMut(&mut Cx<'_>, &Group),
     ) {
-        self.run_unless(cx, addresses, lanes, |_, _| false, act);
+        self.run_unless(cx, addresses, lanes, |_, _, _| u128::MAX, act);
     }
 
-    /// The same, where two writes that nothing orders may be harmless.
+    /// The same, where two writes that nothing orders may be harmless: see [`watch_unless`].
     pub(crate) fn run_unless(
         &self,
         cx: &mut Cx<'_>,
         addresses: &[u64; LANES],
         lanes: Mask,
-        harmless: impl Fn(&mut Cx<'_>, &Group) -> bool,
+        changes: impl Fn(&mut Cx<'_>, &Group, u64) -> u128,
         mut act: impl FnMut(&mut Cx<'_>, &Group),
     ) {
         let all = cx.mask;
@@ -191,15 +191,8 @@ impl Access {
                 |cx, group| {
                     if self.is_good(cx, group) {
                         let contiguous = group.touch().is_contiguous();
-                        let harmless = |cx: &mut Cx<'_>| harmless(cx, group);
-                        watch_unless(
-                            cx,
-                            group,
-                            contiguous,
-                            self.does,
-                            AccessKind::Plain,
-                            harmless,
-                        );
+                        let changes = |cx: &mut Cx<'_>, line| changes(cx, group, line);
+                        watch_unless(cx, group, contiguous, self.does, AccessKind::Plain, changes);
                         act(cx, group);
                     }
                 },

@@ -10,6 +10,7 @@ use crate::decode::mods::{Mods, only, operands};
 use crate::decode::{Cost, Decoded, Decoder};
 use crate::engine::executable::Instr;
 use crate::lanes::{LANES, Mask, each};
+use crate::race::touch::bytes_in;
 use crate::state::memory::region::Region;
 use heist_arith::tensor::matrix;
 use heist_ptx::{Instruction, ScalarType, rule};
@@ -275,15 +276,18 @@ impl Instr for Store {
         }
         let addresses = self.addr.eval(cx);
         // Warps that each write the same value are a race without visible effect.
-        let same = |cx: &mut Cx<'_>, group: &Group| {
-            let held = |region: &mut Region, lane: usize| {
-                region.bytes(group.offsets[lane], 16) == &rows[lane][..]
+        let changes = |cx: &mut Cx<'_>, group: &Group, line: u64| {
+            let differs = |region: &mut Region, lane: usize| {
+                region.bytes(group.offsets[lane], 16) != &rows[lane][..]
             };
-            cx.region(group.home)
-                .is_some_and(|region| each(group.mask).all(|lane| held(region, lane)))
+            cx.region(group.home).map_or(u128::MAX, |region| {
+                let lanes = each(group.mask).filter(|&lane| differs(region, lane));
+                let bytes = lanes.map(|lane| bytes_in(line, group.offsets[lane], 16));
+                bytes.fold(0, |all, bytes| all | bytes)
+            })
         };
         self.access
-            .run_unless(cx, &addresses, self.lanes, same, |cx, group| {
+            .run_unless(cx, &addresses, self.lanes, changes, |cx, group| {
                 let Some(region) = cx.region(group.home) else {
                     return;
                 };

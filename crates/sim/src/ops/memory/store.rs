@@ -16,6 +16,7 @@ use crate::decode::trail::{Role, Strong};
 use crate::decode::{Cost, Decoded, Decoder};
 use crate::engine::executable::Instr;
 use crate::lanes::{LANES, each};
+use crate::race::touch::bytes_in;
 use crate::state::late::Pass;
 use crate::state::memory::region::Word;
 use crate::state::memory::window::Window;
@@ -151,7 +152,7 @@ impl Store {
             contiguous,
             Does::Writes,
             self.order.kind(self.element as u8),
-            |cx| self.changes_nothing(cx, group),
+            |cx, line| self.changes(cx, group, line),
         );
         if self.order != Order::Weak {
             crate::access::order::write(cx, group, self.order, false);
@@ -189,27 +190,34 @@ impl Store {
         }
     }
 
-    /// Whether memory already holds the stored value: warps that each write the same value are a
-    /// race without visible effect.
+    /// The bytes of a line where memory does not hold the stored value already: warps that each
+    /// write the same value are a race without visible effect.
     #[cold]
-    pub(super) fn changes_nothing(&self, cx: &mut Cx<'_>, group: &Group) -> bool {
+    pub(super) fn changes(&self, cx: &mut Cx<'_>, group: &Group, line: u64) -> u128 {
         let size = self.element as usize;
         let mask = match self.element {
             16 => u128::MAX,
             bytes => (1 << (8 * bytes)) - 1,
         };
-        self.sources.iter().enumerate().all(|(at, &(slot, rows))| {
+        let mut changed = 0;
+        for (at, &(slot, rows)) in self.sources.iter().enumerate() {
             let values: [u128; LANES] = match rows {
                 4 => cx.read(slot),
                 rows => read_bits(cx, slot, rows).map(u128::from),
             };
             let plus = u64::from(self.element) * at as u64;
             let Some(region) = cx.region(group.home) else {
-                return false;
+                return u128::MAX;
             };
-            each(group.mask)
-                .all(|lane| region.read(group.offsets[lane] + plus, size) == values[lane] & mask)
-        })
+            for lane in each(group.mask) {
+                let offset = group.offsets[lane] + plus;
+                let here = bytes_in(line, offset, self.element);
+                if here != 0 && region.read(offset, size) != values[lane] & mask {
+                    changed |= here;
+                }
+            }
+        }
+        changed
     }
 
     /// Lanes of one store that write different values to one place.

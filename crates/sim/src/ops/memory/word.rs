@@ -338,7 +338,7 @@ impl<const SHARED: bool> LoadWord<SHARED> {
         let look = place.look(Does::Reads);
         if look.has_found() {
             let group = place.group();
-            tell(cx, &group, look, |_| false);
+            tell(cx, &group, look, |_, _| u128::MAX);
         }
         Some(())
     }
@@ -393,7 +393,8 @@ impl<const SHARED: bool> StoreWord<SHARED> {
         }
         // Whether it changes anything is asked before it does.
         let group = place.group();
-        tell(cx, &group, look, |cx| self.long.changes_nothing(cx, &group));
+        let changes = |cx: &mut Cx<'_>, line| self.long.changes(cx, &group, line);
+        tell(cx, &group, look, changes);
         if let Some(region) = cx.region(group.home) {
             region.scatter::<u32>(&group.offsets, ALL, 0, &values);
         }
