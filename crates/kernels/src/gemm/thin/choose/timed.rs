@@ -37,7 +37,10 @@ fn timed() -> Vec<Timed> {
                 _ => Output::Bf16,
             };
             let problem = Gemm::new(m, n, k, input, output, layout.parse().expect("a layout"));
-            let times = times.iter().map(|time| time.parse().unwrap_or(f64::NAN));
+            let times = times.iter().map(|time| match *time {
+                "-" => f64::INFINITY,
+                time => time.parse().expect("microseconds"),
+            });
             let times: Vec<f64> = times.collect();
             assert_eq!(times.len(), 18, "{problem}");
             Timed {
